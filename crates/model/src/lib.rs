@@ -1,0 +1,1 @@
+//! The vocabulary of Danube and the bytes of its batches and frames.
