@@ -9,6 +9,7 @@
 pub mod clock;
 pub mod disk;
 pub mod random;
+pub mod real;
 pub mod spawn;
 
 use std::sync::Arc;
@@ -16,7 +17,7 @@ use std::sync::Arc;
 pub use clock::Clock;
 pub use disk::{Disk, File};
 pub use random::Random;
-pub use spawn::Spawn;
+pub use spawn::{Spawn, blocking};
 
 /// The world that a component runs in. Cheap to clone.
 #[derive(Clone)]

@@ -1,7 +1,10 @@
 //! Tasks and threads, each with a name and an owner.
 
 use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::Pin;
+
+use tokio::sync::oneshot;
 
 /// A future that owns what it uses.
 pub type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -37,4 +40,27 @@ pub trait Spawn: Send + Sync + 'static {
     fn blocking(&self, work: Work);
     /// A place where the simulator may let others run between two steps that real threads would interleave. Does nothing in the real world.
     fn interleave(&self) -> Pin<Box<dyn Future<Output = ()> + Send>>;
+}
+
+/// Runs `work` where it may block ([`Spawn::blocking`]) and gives back what it returned.
+///
+/// Dropping this future does not stop the work; its answer is then lost.
+///
+/// # Panics
+///
+/// As `work` did, or if the runtime ended before it ran.
+pub async fn blocking<T: Send + 'static>(
+    spawn: &dyn Spawn,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> T {
+    let (answer, answered) = oneshot::channel();
+    spawn.blocking(Box::new(move || {
+        // Fails only if the caller no longer waits.
+        let _ = answer.send(catch_unwind(AssertUnwindSafe(work)));
+    }));
+    match answered.await {
+        Ok(Ok(value)) => value,
+        Ok(Err(panic)) => resume_unwind(panic),
+        Err(_) => panic!("the runtime ended before a piece of blocking work ran"),
+    }
 }
