@@ -5,7 +5,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-/// Directories that hold nothing of ours to read.
+/// Names that hold nothing of ours to read; `.git` is a file in some checkouts.
 const SKIPPED: [&str; 5] =
     [".git", "target", "danube-data", "node_modules", "proptest-regressions"];
 
@@ -115,10 +115,13 @@ fn walk(root: &Path, directory: &Path, found: &mut Vec<PathBuf>) -> Result<(), S
         let entry = entry.map_err(failed)?;
         let kind = entry.file_type().map_err(failed)?;
         let path = directory.join(entry.file_name());
-        if kind.is_file() {
-            found.push(path);
-        } else if kind.is_dir() && !SKIPPED.iter().any(|name| entry.file_name() == *name) {
+        if SKIPPED.iter().any(|name| entry.file_name() == *name) {
+            continue;
+        }
+        if kind.is_dir() {
             walk(root, &path, found)?;
+        } else if kind.is_file() {
+            found.push(path);
         }
     }
     Ok(())
