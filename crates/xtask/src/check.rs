@@ -29,6 +29,8 @@ pub(crate) fn steps(workspace: &Workspace, tally: &mut Tally) {
     });
     tally.step("docs", || {
         let mut doc = workspace.cargo("doc");
-        program(doc.args(["--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings"))
+        // The documentation is for those who work on the code, so it shows what is private, too.
+        doc.args(["--workspace", "--no-deps", "--document-private-items"]);
+        program(doc.env("RUSTDOCFLAGS", "-D warnings -A rustdoc::private_intra_doc_links"))
     });
 }

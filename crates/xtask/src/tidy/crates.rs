@@ -146,6 +146,12 @@ mod tests {
     }
 
     #[test]
+    fn a_crates_tests_may_switch_on_more_of_it() {
+        let for_tests = json!({ "name": "danube-env", "path": "/x", "kind": "dev" });
+        assert_eq!(check("danube-env", &for_tests), [""; 0]);
+    }
+
+    #[test]
     fn a_crate_that_must_not_be_known_is_a_problem() {
         let tokio = json!({ "name": "tokio", "path": null, "kind": null });
         assert_eq!(check("danube-dispatch", &tokio).len(), 1);
