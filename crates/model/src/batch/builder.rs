@@ -1,0 +1,192 @@
+//! Building batches.
+
+use bytes::{BufMut, BytesMut};
+
+use super::{BATCH_HEADER_BYTES, Batch, BatchHeader, BatchLimits, BatchProducer, Record, header};
+use crate::{Compression, Epoch, Error, Offset, Result, TimeMs, caps, varint};
+
+/// Gathers records into a batch.
+///
+/// What [`BatchBuilder::append`] takes makes a batch that [`Batch::verify`] accepts under the same limits, but for the
+/// rules of [`super::RecordContent::Message`], which [`crate::Message::to_record`] keeps.
+#[derive(Debug)]
+pub struct BatchBuilder {
+    limits: BatchLimits,
+    compression: Compression,
+    /// Room for the header, then the records.
+    buffer: BytesMut,
+    records: u32,
+    base_timestamp: TimeMs,
+    max_timestamp: TimeMs,
+}
+
+impl BatchBuilder {
+    /// An empty one. Records are compressed when it is finished, where that makes them smaller.
+    pub fn new(compression: Compression, limits: BatchLimits) -> BatchBuilder {
+        let mut buffer = BytesMut::new();
+        buffer.put_bytes(0, BATCH_HEADER_BYTES);
+        BatchBuilder {
+            limits,
+            compression,
+            buffer,
+            records: 0,
+            base_timestamp: TimeMs::ZERO,
+            max_timestamp: TimeMs::ZERO,
+        }
+    }
+
+    /// Takes a record and returns the size of the batch so far, in bytes, uncompressed.
+    ///
+    /// # Errors
+    /// [`Error::Limit`] or [`Error::OutOfRange`] if the record has no room in this batch, or in any. The builder is then
+    /// as it was.
+    pub fn append(&mut self, record: &Record) -> Result<usize> {
+        check_record(record)?;
+        let records = self.records + 1;
+        check_limit("records of a batch", u64::from(records), u64::from(self.limits.records_max))?;
+        let record_bytes = self.record_bytes(record);
+        let batch_bytes = self.len() + varint::len(record_bytes as i64) + record_bytes;
+        check_limit("bytes of a batch", batch_bytes as u64, self.bytes_max() as u64)?;
+        if self.records == 0 {
+            self.base_timestamp = record.timestamp;
+        }
+        self.put(record, record_bytes);
+        debug_assert_eq!(self.len(), batch_bytes);
+        self.max_timestamp = self.max_timestamp.max(record.timestamp);
+        self.records = records;
+        Ok(batch_bytes)
+    }
+
+    /// How many records it has.
+    pub fn record_count(&self) -> u32 {
+        self.records
+    }
+
+    /// Whether it has none.
+    pub fn is_empty(&self) -> bool {
+        self.records == 0
+    }
+
+    /// The size of the batch so far, in bytes, uncompressed.
+    pub fn len(&self) -> usize {
+        self.buffer.len()
+    }
+
+    /// Makes the batch, with base offset and epoch 0.
+    ///
+    /// # Panics
+    /// If it is empty: there are no empty batches.
+    pub fn finish(self, producer: Option<BatchProducer>) -> Result<Batch> {
+        assert!(!self.is_empty(), "a batch has at least one record");
+        let mut buffer = self.buffer;
+        let mut compression = self.compression;
+        if compression != Compression::None {
+            let compressed = compression.compress(&buffer[BATCH_HEADER_BYTES..])?;
+            if compressed.len() < buffer.len() - BATCH_HEADER_BYTES {
+                buffer.truncate(BATCH_HEADER_BYTES);
+                buffer.extend_from_slice(&compressed);
+            } else {
+                compression = Compression::None;
+            }
+        }
+        let mut header = BatchHeader {
+            base_offset: Offset::ZERO,
+            batch_bytes: buffer.len(),
+            epoch: Epoch::ZERO,
+            checksum: 0,
+            compression,
+            last_offset_delta: self.records - 1,
+            base_timestamp: self.base_timestamp,
+            max_timestamp: self.max_timestamp,
+            producer,
+            records: self.records,
+        };
+        header.put(&mut &mut buffer[..BATCH_HEADER_BYTES]);
+        header.checksum = header::checksum(&buffer);
+        header.put(&mut &mut buffer[..BATCH_HEADER_BYTES]);
+        Ok(Batch::from_parts(header, buffer.freeze()))
+    }
+
+    /// What a batch may have before compression. It must pass both limits, because it is sent uncompressed where
+    /// compression doesn't make it smaller.
+    fn bytes_max(&self) -> usize {
+        self.limits.batch_bytes_max.min(self.limits.decompressed_bytes_max)
+    }
+
+    fn timestamp_delta(&self, record: &Record) -> i64 {
+        let base = if self.records == 0 { record.timestamp } else { self.base_timestamp };
+        // Both are at most 2^63 - 1, so the difference has a place in 64 bits with its sign.
+        record.timestamp.get().wrapping_sub(base.get()) as i64
+    }
+
+    /// Bytes of a record behind its length.
+    fn record_bytes(&self, record: &Record) -> usize {
+        let headers: usize = record
+            .headers
+            .iter()
+            .map(|header| {
+                field_bytes(Some(header.name.bytes())) + field_bytes(header.value.as_ref())
+            })
+            .sum();
+        1 + varint::len(self.timestamp_delta(record))
+            + varint::len(i64::from(self.records))
+            + field_bytes(record.key.as_ref())
+            + field_bytes(record.value.as_ref())
+            + varint::len(record.headers.len() as i64)
+            + headers
+    }
+
+    fn put(&mut self, record: &Record, record_bytes: usize) {
+        let timestamp_delta = self.timestamp_delta(record);
+        let buffer = &mut self.buffer;
+        buffer.reserve(varint::BYTES_MAX_32 + record_bytes);
+        varint::put(buffer, record_bytes as i64);
+        buffer.put_u8(0);
+        varint::put(buffer, timestamp_delta);
+        varint::put(buffer, i64::from(self.records));
+        put_field(buffer, record.key.as_deref());
+        put_field(buffer, record.value.as_deref());
+        varint::put(buffer, record.headers.len() as i64);
+        for header in &record.headers {
+            put_field(buffer, Some(header.name.bytes()));
+            put_field(buffer, header.value.as_deref());
+        }
+    }
+}
+
+fn check_record(record: &Record) -> Result<()> {
+    if record.timestamp > TimeMs::MAX {
+        let (found, limit) = (record.timestamp.get(), TimeMs::MAX.get());
+        return Err(Error::OutOfRange { what: "timestamp", found, limit });
+    }
+    let key_bytes = record.key.as_ref().map_or(0, |key| key.len());
+    check_limit("bytes of a key", key_bytes as u64, caps::KEY_BYTES_MAX as u64)?;
+    let headers = record.headers.len() as u64;
+    check_limit("headers of a record", headers, caps::HEADERS_PER_RECORD_MAX as u64)?;
+    let mut headers_bytes = 0;
+    for header in &record.headers {
+        let name_bytes = header.name.bytes().len();
+        let limit = caps::HEADER_NAME_BYTES_MAX as u64;
+        check_limit("bytes of a header's name", name_bytes as u64, limit)?;
+        headers_bytes += name_bytes + header.value.as_ref().map_or(0, |value| value.len());
+    }
+    check_limit("bytes of a record's headers", headers_bytes as u64, caps::HEADERS_BYTES_MAX as u64)
+}
+
+fn check_limit(what: &'static str, found: u64, limit: u64) -> Result<()> {
+    if found <= limit { Ok(()) } else { Err(Error::Limit { what, found, limit }) }
+}
+
+fn field_bytes(field: Option<&bytes::Bytes>) -> usize {
+    field.map_or(1, |field| varint::len(field.len() as i64) + field.len())
+}
+
+fn put_field(buffer: &mut BytesMut, field: Option<&[u8]>) {
+    match field {
+        None => varint::put(buffer, -1),
+        Some(field) => {
+            varint::put(buffer, field.len() as i64);
+            buffer.put_slice(field);
+        }
+    }
+}
