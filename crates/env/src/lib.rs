@@ -10,6 +10,8 @@ pub mod clock;
 pub mod disk;
 pub mod random;
 pub mod real;
+#[cfg(feature = "sim")]
+pub mod sim;
 pub mod spawn;
 
 use std::sync::Arc;

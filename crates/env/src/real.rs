@@ -1,6 +1,6 @@
 //! The world as it is: Linux, tokio, the kernel's clocks and random numbers.
 //!
-//! Read [`disk`] and `file` first; the rest is short.
+//! Read `disk` and `file` first; the rest is short.
 
 mod clock;
 mod disk;
