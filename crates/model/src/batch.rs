@@ -33,6 +33,7 @@
 pub mod builder;
 mod header;
 pub mod record;
+mod source;
 mod split;
 mod walk;
 
@@ -40,7 +41,7 @@ use bytes::Bytes;
 
 pub use builder::BatchBuilder;
 pub(crate) use header::{BATCH_HEADER_BYTES, BatchHeader, LENGTH_END, UNCOVERED_BYTES, stamp};
-pub use record::{Header, Record, Records};
+pub use record::{Record, RecordHeader, Records};
 pub use split::split;
 
 use crate::{Compression, Epoch, Error, Offset, ProducerId, Result, Sequence, TimeMs, caps};
@@ -207,11 +208,6 @@ impl Batch {
     /// The whole batch.
     pub fn bytes(&self) -> &Bytes {
         &self.bytes
-    }
-
-    /// The records as they are stored.
-    fn stored_records(&self) -> Bytes {
-        self.bytes.slice(BATCH_HEADER_BYTES..)
     }
 
     /// Its records with their offsets. Without compression they share the batch's bytes; else they are decompressed here,

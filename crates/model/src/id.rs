@@ -46,6 +46,20 @@ impl Offset {
     }
 }
 
+impl TryFrom<u64> for Offset {
+    type Error = Error;
+
+    /// An offset from outside; an error above [`Offset::MAX`].
+    fn try_from(number: u64) -> Result<Offset> {
+        let offset = Offset(number);
+        if offset <= Offset::MAX {
+            Ok(offset)
+        } else {
+            Err(Error::OutOfRange { what: "offset", found: number, limit: Offset::MAX.0 })
+        }
+    }
+}
+
 impl Add<u64> for Offset {
     type Output = Offset;
 

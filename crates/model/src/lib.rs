@@ -21,7 +21,7 @@ pub mod text;
 pub mod units;
 mod varint;
 
-pub use batch::{Batch, BatchBuilder, BatchLimits, BatchProducer, Record};
+pub use batch::{Batch, BatchBuilder, BatchLimits, BatchProducer, Record, RecordHeader};
 pub use compression::Compression;
 pub use durability::Durability;
 pub use error::{Error, ErrorKind, Result};

@@ -13,7 +13,7 @@
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
-use crate::batch::Header;
+use crate::batch::RecordHeader;
 use crate::error::shorten;
 use crate::{Error, Record, Result, Text, TimeMs};
 
@@ -62,16 +62,16 @@ impl Message {
             if is_reserved(name.as_str()) {
                 return Err(reserved(name.as_str()));
             }
-            headers.push(Header { name: name.clone(), value: Some(value.bytes().clone()) });
+            headers.push(RecordHeader { name: name.clone(), value: Some(value.bytes().clone()) });
         }
         if let Some(producer_name) = &self.producer_name {
-            headers.push(Header {
+            headers.push(RecordHeader {
                 name: Text::from_static(PRODUCER_HEADER),
                 value: Some(producer_name.bytes().clone()),
             });
         }
         if let Some(schema) = self.schema {
-            headers.push(Header {
+            headers.push(RecordHeader {
                 name: Text::from_static(SCHEMA_HEADER),
                 value: Some(encode_schema(schema)?),
             });

@@ -3,7 +3,7 @@
 //! A name is safe as it is in a path, an object key, a log line and a terminal: it has no control characters, no
 //! white space, no separators beyond its two slashes, and no part made of dots alone. Letter case counts.
 
-use std::borrow::Cow;
+use std::borrow::{Borrow, Cow};
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -169,6 +169,12 @@ macro_rules! checked_text {
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.pad(&self.0)
+            }
+        }
+
+        impl Borrow<str> for $name {
+            fn borrow(&self) -> &str {
+                &self.0
             }
         }
 

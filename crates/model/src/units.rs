@@ -75,7 +75,7 @@ impl FromStr for ByteSize {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<ByteSize> {
-        parse(text, &SIZES, Some(1)).map(ByteSize).map_err(|reason| {
+        parse(text, &SIZES, Some(1), str::eq_ignore_ascii_case).map(ByteSize).map_err(|reason| {
             Error::parse(
                 "size",
                 text,
@@ -121,7 +121,7 @@ impl<'de> Deserialize<'de> for ByteSize {
 
 /// Parses a duration with its unit: `250ms`, `30s`, `1.5h`, `7d`; of the units `ns us ms s m h d w`. `0` needs none.
 pub fn parse_duration(text: &str) -> Result<Duration> {
-    let nanoseconds = if text.trim() == "0" { Ok(0) } else { parse(text, &TIMES, None) };
+    let nanoseconds = if text.trim() == "0" { Ok(0) } else { parse(text, &TIMES, None, str::eq) };
     nanoseconds.map(Duration::from_nanos).map_err(|reason| {
         Error::parse("duration", text, reason.unwrap_or("expected a duration such as 30s or 7d"))
     })
@@ -149,13 +149,14 @@ fn parse(
     text: &str,
     units: &[(&str, u64)],
     plain: Option<u64>,
+    is_same: impl Fn(&str, &str) -> bool,
 ) -> Result<u64, Option<&'static str>> {
     let text = text.trim();
     let number_end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(number_end);
     let unit = match unit.trim_start() {
         "" => plain.ok_or(None)?,
-        name => units.iter().find(|(unit, _)| unit.eq_ignore_ascii_case(name)).ok_or(None)?.1,
+        name => units.iter().find(|(unit, _)| is_same(unit, name)).ok_or(None)?.1,
     };
     let (whole, fraction) = number.split_once('.').unwrap_or((number, "0"));
     // 18 digits of fraction keep the sum below within 128 bits; more say nothing.

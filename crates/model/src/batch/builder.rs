@@ -2,6 +2,7 @@
 
 use bytes::{BufMut, BytesMut};
 
+use super::source::check_limit;
 use super::{BATCH_HEADER_BYTES, Batch, BatchHeader, BatchLimits, BatchProducer, Record, header};
 use crate::{Compression, Epoch, Error, Offset, Result, TimeMs, caps, varint};
 
@@ -43,10 +44,10 @@ impl BatchBuilder {
     pub fn append(&mut self, record: &Record) -> Result<usize> {
         check_record(record)?;
         let records = self.records + 1;
-        check_limit("records of a batch", u64::from(records), u64::from(self.limits.records_max))?;
+        check_limit("records of a batch", records as usize, self.limits.records_max as usize)?;
         let record_bytes = self.record_bytes(record);
         let batch_bytes = self.len() + varint::len(record_bytes as i64) + record_bytes;
-        check_limit("bytes of a batch", batch_bytes as u64, self.bytes_max() as u64)?;
+        check_limit("bytes of a batch", batch_bytes, self.bytes_max())?;
         if self.records == 0 {
             self.base_timestamp = record.timestamp;
         }
@@ -160,21 +161,15 @@ fn check_record(record: &Record) -> Result<()> {
         return Err(Error::OutOfRange { what: "timestamp", found, limit });
     }
     let key_bytes = record.key.as_ref().map_or(0, |key| key.len());
-    check_limit("bytes of a key", key_bytes as u64, caps::KEY_BYTES_MAX as u64)?;
-    let headers = record.headers.len() as u64;
-    check_limit("headers of a record", headers, caps::HEADERS_PER_RECORD_MAX as u64)?;
+    check_limit("bytes of a key", key_bytes, caps::KEY_BYTES_MAX)?;
+    check_limit("headers of a record", record.headers.len(), caps::HEADERS_PER_RECORD_MAX)?;
     let mut headers_bytes = 0;
     for header in &record.headers {
         let name_bytes = header.name.bytes().len();
-        let limit = caps::HEADER_NAME_BYTES_MAX as u64;
-        check_limit("bytes of a header's name", name_bytes as u64, limit)?;
+        check_limit("bytes of a header's name", name_bytes, caps::HEADER_NAME_BYTES_MAX)?;
         headers_bytes += name_bytes + header.value.as_ref().map_or(0, |value| value.len());
     }
-    check_limit("bytes of a record's headers", headers_bytes as u64, caps::HEADERS_BYTES_MAX as u64)
-}
-
-fn check_limit(what: &'static str, found: u64, limit: u64) -> Result<()> {
-    if found <= limit { Ok(()) } else { Err(Error::Limit { what, found, limit }) }
+    check_limit("bytes of a record's headers", headers_bytes, caps::HEADERS_BYTES_MAX)
 }
 
 fn field_bytes(field: Option<&bytes::Bytes>) -> usize {

@@ -2,10 +2,11 @@
 
 use std::io::Read;
 
-use bytes::{Buf, Bytes};
+use bytes::Bytes;
 
+use super::source::{Slice, Source, check_limit};
 use super::{BATCH_HEADER_BYTES, Batch};
-use crate::{Compression, Error, Offset, Result, Text, TimeMs, caps, varint};
+use crate::{Compression, Error, Offset, Result, Text, TimeMs, caps};
 
 /// One record. What it carries shares the bytes that it was read from.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -17,12 +18,12 @@ pub struct Record {
     /// Its payload.
     pub value: Option<Bytes>,
     /// Its headers, in their order; names may repeat.
-    pub headers: Vec<Header>,
+    pub headers: Vec<RecordHeader>,
 }
 
 /// A named value of a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Header {
+pub struct RecordHeader {
     /// Its name.
     pub name: Text,
     /// Its value.
@@ -32,11 +33,10 @@ pub struct Header {
 /// The records of a batch with their offsets, in order. After an error there are no more.
 #[derive(Clone, Debug)]
 pub struct Records {
-    rest: Bytes,
-    /// Bytes of all records, to say where an error is.
-    whole_bytes: usize,
-    /// Where the records begin in what errors count in.
-    begin: usize,
+    /// The whole batch, or its records decompressed.
+    bytes: Bytes,
+    /// Where the next record begins in them.
+    at: usize,
     remaining: u32,
     base_offset: Offset,
     /// The least offset delta that the next record may have.
@@ -47,15 +47,16 @@ pub struct Records {
 
 impl Records {
     pub(super) fn new(batch: &Batch, decompressed_bytes_max: usize) -> Result<Records> {
-        let stored = batch.stored_records();
-        let (rest, begin) = match batch.compression() {
-            Compression::None => (stored, BATCH_HEADER_BYTES),
-            compression => (decompress(compression, &stored, decompressed_bytes_max)?, 0),
+        let (bytes, at) = match batch.compression() {
+            Compression::None => (batch.bytes().clone(), BATCH_HEADER_BYTES),
+            compression => {
+                let stored = &batch.bytes()[BATCH_HEADER_BYTES..];
+                (decompress(compression, stored, decompressed_bytes_max)?, 0)
+            }
         };
         Ok(Records {
-            whole_bytes: rest.len(),
-            rest,
-            begin,
+            bytes,
+            at,
             remaining: batch.record_count(),
             base_offset: batch.base_offset(),
             least_delta: 0,
@@ -65,23 +66,53 @@ impl Records {
     }
 
     fn read_next(&mut self) -> Result<(Offset, Record)> {
-        let mut fields = self.rest.clone();
-        let at = self.begin + self.whole_bytes - self.rest.len();
-        let malformed = |what| Error::Malformed { what, at };
-        let length = read_length(&mut fields).ok_or(malformed("record cut short"))?;
-        let mut fields = match length {
-            Some(length) if length <= fields.len() => {
-                self.rest = fields.split_off(length);
-                fields
-            }
-            _ => return Err(malformed("record longer than its batch")),
-        };
-        let (delta, record) = read_record(&mut fields, self.base_timestamp).map_err(malformed)?;
-        if delta < self.least_delta || delta > self.last_delta {
-            return Err(malformed("offset deltas do not rise, or exceed the last"));
+        let begin = self.at;
+        let malformed = |what| Err(Error::Malformed { what, at: begin });
+        let mut source = Slice::new(&self.bytes, begin);
+        let length = source.count("negative length of a record")?;
+        let end = source.at() + length;
+        if source.byte()? != 0 {
+            return malformed("attributes of a record are not zero");
         }
-        self.least_delta = delta + 1;
-        Ok((self.base_offset + u64::from(delta), record))
+        let timestamp = self.base_timestamp.get().checked_add_signed(source.number(64)?);
+        let Some(timestamp) = timestamp.filter(|timestamp| *timestamp <= TimeMs::MAX.get()) else {
+            return malformed("timestamp out of range");
+        };
+        let delta = source.count("negative offset delta")?;
+        if delta < self.least_delta as usize || delta > self.last_delta as usize {
+            return malformed("offset deltas do not rise, or exceed the last");
+        }
+        let key = self.field(&mut source)?;
+        let value = self.field(&mut source)?;
+        let headers = self.headers(&mut source)?;
+        if source.at() != end {
+            return malformed("length of a record is not that of its fields");
+        }
+        self.at = end;
+        self.least_delta = delta as u32 + 1;
+        let record = Record { timestamp: TimeMs::new(timestamp), key, value, headers };
+        Ok((self.base_offset + delta as u64, record))
+    }
+
+    fn headers(&self, source: &mut Slice<'_>) -> Result<Vec<RecordHeader>> {
+        let at = source.at();
+        let malformed = |what| Error::Malformed { what, at };
+        let count = source.count("negative count of headers")?;
+        check_limit("headers of a record", count, caps::HEADERS_PER_RECORD_MAX)?;
+        let mut headers = Vec::with_capacity(count);
+        for _ in 0..count {
+            let name = self.field(source)?.ok_or(malformed("header without a name"))?;
+            let name = Text::new(name).ok_or(malformed("header name is not UTF-8"))?;
+            headers.push(RecordHeader { name, value: self.field(source)? });
+        }
+        Ok(headers)
+    }
+
+    /// A field with its length before it, sharing the bytes it stands in.
+    fn field(&self, source: &mut Slice<'_>) -> Result<Option<Bytes>> {
+        let Some(length) = source.length()? else { return Ok(None) };
+        source.skip(length)?;
+        Ok(Some(self.bytes.slice(source.at() - length..source.at())))
     }
 }
 
@@ -91,9 +122,8 @@ impl Iterator for Records {
     fn next(&mut self) -> Option<Self::Item> {
         self.remaining = self.remaining.checked_sub(1)?;
         let mut item = self.read_next();
-        if item.is_ok() && self.remaining == 0 && !self.rest.is_empty() {
-            let at = self.begin + self.whole_bytes - self.rest.len();
-            item = Err(Error::Malformed { what: "bytes behind the last record", at });
+        if item.is_ok() && self.remaining == 0 && self.at != self.bytes.len() {
+            item = Err(Error::Malformed { what: "bytes behind the last record", at: self.at });
         }
         if item.is_err() {
             self.remaining = 0;
@@ -103,62 +133,6 @@ impl Iterator for Records {
 
     fn size_hint(&self) -> (usize, Option<usize>) {
         (0, Some(self.remaining as usize))
-    }
-}
-
-/// Reads the fields behind a record's length, which must be all of `fields`. An error says what is wrong.
-fn read_record(fields: &mut Bytes, base_timestamp: TimeMs) -> Result<(u32, Record), &'static str> {
-    const CUT_SHORT: &str = "record cut short";
-    if fields.is_empty() {
-        return Err(CUT_SHORT);
-    }
-    if fields.get_u8() != 0 {
-        return Err("attributes of a record are not zero");
-    }
-    let timestamp = read_number(fields, 64)
-        .and_then(|delta| base_timestamp.get().checked_add_signed(delta))
-        .filter(|timestamp| *timestamp <= TimeMs::MAX.get())
-        .ok_or("timestamp out of range")?;
-    let delta = read_number(fields, 32)
-        .and_then(|delta| u32::try_from(delta).ok())
-        .ok_or("offset delta out of range")?;
-    let key = read_field(fields).ok_or(CUT_SHORT)?;
-    let value = read_field(fields).ok_or(CUT_SHORT)?;
-    let count = read_number(fields, 32)
-        .and_then(|count| usize::try_from(count).ok())
-        .filter(|count| *count <= caps::HEADERS_PER_RECORD_MAX)
-        .ok_or("count of headers out of range")?;
-    let mut headers = Vec::with_capacity(count);
-    for _ in 0..count {
-        let name = read_field(fields).ok_or(CUT_SHORT)?.ok_or("header without a name")?;
-        let name = Text::new(name).ok_or("header name is not UTF-8")?;
-        headers.push(Header { name, value: read_field(fields).ok_or(CUT_SHORT)? });
-    }
-    if !fields.is_empty() {
-        return Err("record longer than its fields");
-    }
-    Ok((delta, Record { timestamp: TimeMs::new(timestamp), key, value, headers }))
-}
-
-fn read_number(fields: &mut Bytes, bits: u32) -> Option<i64> {
-    let next = || if fields.is_empty() { Err(()) } else { Ok(fields.get_u8()) };
-    varint::read(bits, next).ok().flatten()
-}
-
-/// A length: `Some(None)` is null, `None` that it can't be read.
-fn read_length(fields: &mut Bytes) -> Option<Option<usize>> {
-    match read_number(fields, 32)? {
-        -1 => Some(None),
-        length => usize::try_from(length).ok().map(Some),
-    }
-}
-
-/// Length and so many bytes: `Some(None)` is null, `None` that it can't be read.
-fn read_field(fields: &mut Bytes) -> Option<Option<Bytes>> {
-    match read_length(fields)? {
-        None => Some(None),
-        Some(length) if length <= fields.len() => Some(Some(fields.split_to(length))),
-        Some(_) => None,
     }
 }
 
@@ -176,7 +150,9 @@ fn decompress(compression: Compression, compressed: &[u8], bytes_max: usize) -> 
             return Err(Error::Limit { what: "decompressed bytes of a batch", found, limit });
         }
         if filled == records.len() {
-            records.resize((filled * 2).min(room_max), 0);
+            let grown = (filled * 2).min(room_max);
+            records.reserve_exact(grown - filled);
+            records.resize(grown, 0);
         }
         match reader.read(&mut records[filled..]).map_err(|source| compression.failed(source))? {
             0 => break,

@@ -8,7 +8,7 @@ use crate::Text;
 pub(crate) fn any_record() -> impl Strategy<Value = Record> {
     let bytes = || prop::collection::vec(any::<u8>(), 0..40).prop_map(Bytes::from);
     let header = ("[a-zé]{0,8}", prop::option::of(bytes()))
-        .prop_map(|(name, value)| Header { name: Text::from(name), value });
+        .prop_map(|(name, value)| RecordHeader { name: Text::from(name), value });
     (
         0..=i64::MAX as u64,
         prop::option::of(bytes()),

@@ -136,8 +136,8 @@ fn parse(begin: &[u8]) -> Result<FrameHeader, FrameError> {
         kind,
         frame_bytes,
         receive_time: TimeMs::new(fields.get_u64()),
-        durable_end: Offset::new(fields.get_u64()),
-        synced_end: Offset::new(fields.get_u64()),
+        durable_end: offset(fields.get_u64())?,
+        synced_end: offset(fields.get_u64())?,
         base: offset(base)?,
         epoch: Epoch::new(epoch).or_else(|_| malformed("epoch above 2^31 - 1"))?,
     })
@@ -178,8 +178,7 @@ fn parse_gap(mut body: &[u8], frame_bytes: usize) -> Result<(FrameKind, u64, u32
 }
 
 fn offset(number: u64) -> Result<Offset, FrameError> {
-    let offset = Offset::new(number);
-    if offset <= Offset::MAX { Ok(offset) } else { malformed("offset above 2^63 - 1") }
+    Offset::try_from(number).or_else(|_| malformed("offset above 2^63 - 1"))
 }
 
 fn malformed<T>(what: &'static str) -> Result<T, FrameError> {
