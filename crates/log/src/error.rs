@@ -1,0 +1,244 @@
+//! What can go wrong with a log.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use danube_model::{Epoch, Offset, TopicId};
+
+/// What kind of failure an [`Error`] is; callers branch on this, never on text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// What was asked for does not exist.
+    NotFound,
+    /// The request can never be right as it is.
+    Invalid,
+    /// The request contradicts what is there.
+    Conflict,
+    /// A later epoch owns the log.
+    Fenced,
+    /// A limit is reached; later it may be free again.
+    Exhausted,
+    /// It can't be done now.
+    Unavailable,
+    /// Bytes are not what was written.
+    Corrupt,
+    /// A fault of this program.
+    Internal,
+}
+
+/// Whether something of a failed call may still appear.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// Nothing of it will ever appear.
+    Definite,
+    /// It may have happened, or may appear after a restart.
+    Unknown,
+}
+
+/// A failure of the log.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum Error {
+    /// The file system refused.
+    #[error("cannot {action} {path}")]
+    Io {
+        /// What was tried.
+        action: &'static str,
+        /// On which file or directory.
+        path: PathBuf,
+        /// What the file system said.
+        #[source]
+        source: Arc<io::Error>,
+    },
+    /// Bytes on disk are not what was written.
+    #[error("{path} is damaged at byte {position}: {what}")]
+    Corrupt {
+        /// The file.
+        path: PathBuf,
+        /// Where in it.
+        position: u64,
+        /// What is wrong there.
+        what: String,
+    },
+    /// A file of a newer version than this build knows.
+    #[error("{path}: {what} has version {found}, this build knows versions up to {known}")]
+    UnknownVersion {
+        /// The file.
+        path: PathBuf,
+        /// Which part of it carries the version.
+        what: &'static str,
+        /// The version found.
+        found: u32,
+        /// The newest version known.
+        known: u32,
+    },
+    /// A file or directory that must be there is not.
+    #[error("{path} is missing: {what}")]
+    Missing {
+        /// Its path.
+        path: PathBuf,
+        /// What it is.
+        what: &'static str,
+    },
+    /// Another process uses the directory.
+    #[error("{path} is in use by another process")]
+    Busy {
+        /// The lock file.
+        path: PathBuf,
+    },
+    /// The log is not open here under this epoch.
+    #[error("log {topic} is not open under epoch {epoch}")]
+    NotOpen {
+        /// Whose log.
+        topic: TopicId,
+        /// The epoch of the caller.
+        epoch: Epoch,
+    },
+    /// A log is opened under an epoch that is not above its last one.
+    #[error("log {topic} was opened under epoch {current}, epoch {epoch} is too old")]
+    Fenced {
+        /// Whose log.
+        topic: TopicId,
+        /// The epoch asked for.
+        epoch: Epoch,
+        /// The epoch it has.
+        current: Epoch,
+    },
+    /// There is no such log in this directory.
+    #[error("there is no log {topic} on this disk")]
+    NoLog {
+        /// Whose log.
+        topic: TopicId,
+    },
+    /// The volume has no room for more messages.
+    #[error("storage full: {path} has {available} bytes left, {reserve} are kept in reserve")]
+    StorageFull {
+        /// A directory on the volume.
+        path: PathBuf,
+        /// Bytes left.
+        available: u64,
+        /// Bytes that stay unspent.
+        reserve: u64,
+    },
+    /// The log has used up its offset ceiling.
+    #[error("log {topic} has reached its offset ceiling {ceiling}")]
+    Ceiling {
+        /// Whose log.
+        topic: TopicId,
+        /// The ceiling, exclusive.
+        ceiling: Offset,
+    },
+    /// A batch that this directory can't take.
+    #[error("batch of {bytes} bytes is larger than the {limit} bytes that the journal on this volume takes")]
+    TooLarge {
+        /// Its size.
+        bytes: u64,
+        /// What would fit.
+        limit: u64,
+    },
+    /// A producer's sequence does not follow its last one.
+    #[error("sequence {found} does not follow: {expected} was expected")]
+    OutOfOrder {
+        /// The next sequence of this producer.
+        expected: u32,
+        /// The batch's base sequence.
+        found: u32,
+    },
+    /// A newer instance of this producer writes.
+    #[error("producer epoch {found} is older than {current}")]
+    ProducerFenced {
+        /// The batch's producer epoch.
+        found: u16,
+        /// The newest one seen.
+        current: u16,
+    },
+    /// A producer that is not known here goes on in the middle.
+    #[error("producer is not known here, its sequence must begin at 0, not {found}")]
+    UnknownProducer {
+        /// The batch's base sequence.
+        found: u32,
+    },
+    /// A batch was stored so long ago that its offsets are forgotten.
+    #[error("batch at sequence {found} was stored before, at an offset that is no longer known")]
+    DuplicateForgotten {
+        /// The batch's base sequence.
+        found: u32,
+    },
+    /// The end of the log is lost to damage: it takes no writes until an operator accepts the gap.
+    #[error("the end of log {topic} is damaged in {path} behind offset {end}")]
+    DamagedEnd {
+        /// Whose log.
+        topic: TopicId,
+        /// Where the damage was found.
+        path: PathBuf,
+        /// Up to where the log is known.
+        end: Offset,
+    },
+    /// The disk failed once and is not trusted again; nothing is acknowledged any more.
+    #[error("storage stopped: {why}")]
+    Stopped {
+        /// What happened.
+        why: Arc<str>,
+    },
+    /// The store is being closed.
+    #[error("storage is closing")]
+    Closing,
+}
+
+/// A result of this crate.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+impl Error {
+    /// Wraps what the file system said.
+    pub(crate) fn io(action: &'static str, path: impl AsRef<Path>) -> impl FnOnce(io::Error) -> Self {
+        move |source| Self::Io { action, path: path.as_ref().to_owned(), source: Arc::new(source) }
+    }
+
+    /// A damaged place in a file.
+    pub(crate) fn corrupt(path: impl AsRef<Path>, position: u64, what: impl Into<String>) -> Self {
+        Self::Corrupt { path: path.as_ref().to_owned(), position, what: what.into() }
+    }
+
+    /// What kind of failure it is.
+    pub fn kind(&self) -> Kind {
+        match self {
+            Self::Io { .. } | Self::Stopped { .. } | Self::Closing => Kind::Unavailable,
+            Self::Corrupt { .. } | Self::DamagedEnd { .. } => Kind::Corrupt,
+            Self::Missing { .. } | Self::NoLog { .. } => Kind::NotFound,
+            Self::Busy { .. } | Self::OutOfOrder { .. } | Self::UnknownProducer { .. } => Kind::Conflict,
+            Self::NotOpen { .. } | Self::Fenced { .. } | Self::ProducerFenced { .. } => Kind::Fenced,
+            Self::StorageFull { .. } | Self::Ceiling { .. } => Kind::Exhausted,
+            Self::UnknownVersion { .. } | Self::TooLarge { .. } | Self::DuplicateForgotten { .. } => {
+                Kind::Invalid
+            }
+        }
+    }
+
+    /// Whether the same call may succeed later.
+    pub fn is_retryable(&self) -> bool {
+        match self {
+            Self::StorageFull { .. } | Self::Closing | Self::Stopped { .. } | Self::Ceiling { .. } => true,
+            Self::NotOpen { .. } | Self::OutOfOrder { .. } => true,
+            Self::Io { .. }
+            | Self::Corrupt { .. }
+            | Self::UnknownVersion { .. }
+            | Self::Missing { .. }
+            | Self::Busy { .. }
+            | Self::Fenced { .. }
+            | Self::NoLog { .. }
+            | Self::TooLarge { .. }
+            | Self::ProducerFenced { .. }
+            | Self::UnknownProducer { .. }
+            | Self::DuplicateForgotten { .. }
+            | Self::DamagedEnd { .. } => false,
+        }
+    }
+
+    /// Whether something of a failed append may appear. Only what happens after an append has entered a round is unknown.
+    pub fn effect(&self) -> Effect {
+        match self {
+            Self::Stopped { .. } | Self::Io { .. } => Effect::Unknown,
+            _ => Effect::Definite,
+        }
+    }
+}
