@@ -3,3 +3,20 @@
 //! Formats stand in `docs/format.md`; each codec repeats its table. Reading order: `segment`, `journal`,
 //! `checkpoint` (bytes); `producers`, `state` (pure); `commit`, `fill` (the two loops); `recovery`; `reader`;
 //! `store` and `log` (the handles).
+
+#![cfg_attr(
+    not(test),
+    expect(
+        dead_code,
+        unused_imports,
+        reason = "the loops that use the formats come on top of them"
+    )
+)]
+
+pub mod error;
+
+mod codec;
+mod identity;
+mod layout;
+
+pub use error::{Error, Result};
