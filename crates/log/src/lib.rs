@@ -18,5 +18,6 @@ pub mod error;
 mod codec;
 mod identity;
 mod layout;
+mod producers;
 
 pub use error::{Error, Result};
