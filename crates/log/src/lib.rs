@@ -15,6 +15,7 @@
 
 pub mod error;
 
+mod checkpoint;
 mod codec;
 mod identity;
 mod layout;

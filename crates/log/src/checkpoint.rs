@@ -1,0 +1,292 @@
+//! What is known to be in segments *and synced*: recovery begins from it.
+//!
+//! Header:
+//!
+//! | at | bytes | field | |
+//! |---|---|---|---|
+//! | 0 | 8 | magic | `DANUCKP1` |
+//! | 8 | 2 | version | 1 |
+//! | 10 | 2 | zero | |
+//! | 12 | 4 | checksum | over everything else |
+//! | 16 | 16 | disk id | |
+//! | 32 | 8 | round | all rounds up to it are in segments |
+//! | 40 | 1 | clean | 1: written by a clean stop |
+//! | 41 | 7 | zero | |
+//! | 48 | 8 | written | wall clock |
+//! | 56 | 16 | boot id | of the machine when it was written |
+//! | 72 | 4 | logs | |
+//! | 76 | 4 | zero | |
+//!
+//! Then for each log, topic ids rising:
+//!
+//! | bytes | field | |
+//! |---|---|---|
+//! | 16 | topic id | |
+//! | 1 | open | 1 while open under `epoch`, 0 closed |
+//! | 1 | level | |
+//! | 1 | end | 0 unproven: the next opening goes on at the ceiling, with a gap; 1 proven; 2 damaged: no writes until an operator accepts the gap |
+//! | 1 | zero | |
+//! | 4 | epoch | of the last opening |
+//! | 8 | start | first offset still held |
+//! | 8 | end | |
+//! | 8 | last receive time | |
+//! | 4 | segments | how many files |
+//! | 8 | last segment | its first offset |
+//! | 8 | last segment's position | bytes of it that are synced and count; 0: it takes no more, or there is none |
+//! | 4 | producers | then as `producers` encodes them |
+//!
+//! `checkpoint.a` and `checkpoint.b` hold the same bytes, `a` is written first. So whatever happens, one of them is
+//! whole; the valid one with the higher round counts.
+
+use danube_env::Disk;
+use danube_model::{DiskId, Durability, Epoch, Offset, TimeMs, TopicId};
+
+use crate::codec::{Cursor, DecodeError, Decoded, Put, checksum, patch_u32};
+use crate::layout::{Copy, Layout, read_whole, write_atomically};
+use crate::producers::Producers;
+use crate::{Error, Result};
+
+const MAGIC: &[u8; 8] = b"DANUCKP1";
+const VERSION: u16 = 1;
+const CHECKSUM_AT: usize = 12;
+/// Bytes of a log without producers.
+const LOG_BYTES: usize = 72;
+/// Bytes before the logs.
+const HEADER_BYTES: usize = 80;
+/// More than any checkpoint takes, so that a file which is none is not read into memory.
+const CHECKPOINT_BYTES_MAX: u64 = 4 << 30;
+
+/// The state of a data directory up to a round.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Checkpoint {
+    /// The directory's identity.
+    pub(crate) disk_id: DiskId,
+    /// All rounds up to it, itself included, are in segments.
+    pub(crate) round: u64,
+    /// Written by a clean stop.
+    pub(crate) clean: bool,
+    /// When it was written, by the wall clock.
+    pub(crate) written: TimeMs,
+    /// The boot of the machine in which it was written.
+    pub(crate) boot_id: [u8; 16],
+    /// Every log of the directory, by rising topic id.
+    pub(crate) logs: Vec<CheckpointLog>,
+}
+
+/// The state of one log up to the checkpoint's round.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct CheckpointLog {
+    /// Whose log.
+    pub(crate) topic_id: TopicId,
+    /// Whether it was open under `epoch`.
+    pub(crate) open: bool,
+    /// Its level.
+    pub(crate) level: Durability,
+    /// Whether `end` is where the log ended.
+    pub(crate) end_proof: EndProof,
+    /// Epoch of the last opening.
+    pub(crate) epoch: Epoch,
+    /// First offset still held.
+    pub(crate) start: Offset,
+    /// Next offset to assign.
+    pub(crate) end: Offset,
+    /// Receive time of the last frame.
+    pub(crate) last_receive_time: TimeMs,
+    /// How many segment files there are.
+    pub(crate) segments: u32,
+    /// First offset of the last segment.
+    pub(crate) last_segment: Offset,
+    /// Bytes of the last segment that are synced and count; 0 if it takes no more, or there is none.
+    pub(crate) position: u64,
+    /// Its producers at `end`.
+    pub(crate) producers: Producers,
+}
+
+/// What is known of where a log ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum EndProof {
+    /// Acknowledged messages may lie behind the end: the log goes on at its ceiling.
+    Unproven,
+    /// Nothing that was acknowledged lies behind the end.
+    Proven,
+    /// Damage may have taken what lay behind the end: no writes until an operator accepts the gap.
+    Damaged,
+}
+
+/// What was found of a checkpoint.
+#[derive(Debug)]
+pub(crate) struct Read {
+    /// The newest valid copy.
+    pub(crate) checkpoint: Option<Checkpoint>,
+    /// What is wrong with the copies: each that is damaged, or missing while the other is there.
+    pub(crate) problems: Vec<Error>,
+}
+
+impl Checkpoint {
+    /// The bytes of both copies.
+    ///
+    /// # Panics
+    ///
+    /// If the logs are not sorted by topic id.
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        assert!(self.logs.is_sorted_by(|a, b| a.topic_id < b.topic_id), "logs rise by topic id");
+        let mut bytes = Vec::with_capacity(HEADER_BYTES + self.logs.len() * LOG_BYTES);
+        bytes.bytes(MAGIC).u16(VERSION).zero(2).u32(0).bytes(self.disk_id.as_bytes());
+        bytes.u64(self.round).u8(self.clean.into()).zero(7).u64(self.written.get());
+        bytes.bytes(&self.boot_id).u32(self.logs.len() as u32).zero(4);
+        for log in &self.logs {
+            log.encode(&mut bytes);
+        }
+        let sum = checksum(&[&bytes[..CHECKSUM_AT], &bytes[CHECKSUM_AT + 4..]]);
+        patch_u32(&mut bytes, CHECKSUM_AT, sum);
+        bytes
+    }
+
+    /// Reads a copy.
+    pub(crate) fn decode(bytes: &[u8]) -> Decoded<Self> {
+        let mut cursor = Cursor::new(bytes);
+        cursor.magic(MAGIC, "not the beginning of a checkpoint")?;
+        cursor.version("checkpoint", VERSION)?;
+        cursor.zero(2)?;
+        if cursor.u32()? != checksum(&[&bytes[..CHECKSUM_AT], &bytes[CHECKSUM_AT + 4..]]) {
+            return Err(DecodeError::corrupt(CHECKSUM_AT, "wrong checksum of a checkpoint"));
+        }
+        let disk_id = DiskId::new(cursor.array()?);
+        let round = cursor.u64()?;
+        let clean = cursor.flag("a clean mark that is neither 0 nor 1")?;
+        cursor.zero(7)?;
+        let written = cursor.time()?;
+        let boot_id = cursor.array()?;
+        let at = cursor.position();
+        let count = cursor.u32()? as usize;
+        cursor.zero(4)?;
+        if count > cursor.remaining() / LOG_BYTES {
+            return Err(DecodeError::corrupt(at, "more logs than there is room for"));
+        }
+        let mut logs: Vec<CheckpointLog> = Vec::with_capacity(count);
+        for _ in 0..count {
+            let at = cursor.clone();
+            let log = CheckpointLog::decode(&mut cursor)?;
+            if logs.last().is_some_and(|last| last.topic_id >= log.topic_id) {
+                return Err(at.corrupt("logs that do not rise by topic id"));
+            }
+            logs.push(log);
+        }
+        cursor.finish()?;
+        Ok(Self { disk_id, round, clean, written, boot_id, logs })
+    }
+}
+
+impl EndProof {
+    fn code(self) -> u8 {
+        match self {
+            Self::Unproven => 0,
+            Self::Proven => 1,
+            Self::Damaged => 2,
+        }
+    }
+
+    fn from_code(code: u8) -> Option<Self> {
+        [Self::Unproven, Self::Proven, Self::Damaged].into_iter().find(|proof| proof.code() == code)
+    }
+}
+
+impl CheckpointLog {
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.bytes(self.topic_id.as_bytes());
+        out.u8(self.open.into()).u8(self.level.code()).u8(self.end_proof.code()).zero(1);
+        out.u32(self.epoch.get()).u64(self.start.get()).u64(self.end.get());
+        out.u64(self.last_receive_time.get()).u32(self.segments);
+        out.u64(self.last_segment.get()).u64(self.position);
+        out.u32(self.producers.len() as u32);
+        self.producers.encode(out);
+    }
+
+    fn decode(cursor: &mut Cursor<'_>) -> Decoded<Self> {
+        let topic_id = cursor.topic()?;
+        let open = cursor.flag("an open mark that is neither 0 nor 1")?;
+        let at = cursor.clone();
+        let level = Durability::from_code(cursor.u8()?)
+            .ok_or_else(|| at.corrupt("a level that there is not"))?;
+        let at = cursor.clone();
+        let end_proof = EndProof::from_code(cursor.u8()?)
+            .ok_or_else(|| at.corrupt("a mark of the end that there is not"))?;
+        cursor.zero(1)?;
+        let (epoch, start, end) = (cursor.epoch()?, cursor.offset()?, cursor.offset()?);
+        if start > end {
+            return Err(cursor.corrupt("a log that ends before it starts"));
+        }
+        let last_receive_time = cursor.time()?;
+        let segments = cursor.u32()?;
+        let (last_segment, position) = (cursor.offset()?, cursor.u64()?);
+        let count = cursor.count(Producers::ENCODED_BYTES_MIN)?;
+        let producers = Producers::decode(cursor, count)?;
+        Ok(Self {
+            topic_id,
+            open,
+            level,
+            end_proof,
+            epoch,
+            start,
+            end,
+            last_receive_time,
+            segments,
+            last_segment,
+            position,
+            producers,
+        })
+    }
+}
+
+/// Writes both copies; when it returns, both are durable.
+///
+/// # Errors
+///
+/// [`Error::Io`]. At least one copy is whole then: the one before, or this one.
+pub(crate) fn write(disk: &dyn Disk, layout: &Layout, checkpoint: &Checkpoint) -> Result<()> {
+    let bytes = checkpoint.encode();
+    write_atomically(disk, &layout.checkpoint(Copy::A), &bytes)?;
+    write_atomically(disk, &layout.checkpoint(Copy::B), &bytes)
+}
+
+/// Reads the newest valid copy.
+///
+/// A copy that is damaged, or missing beside the other, is reported and no more: recovery begins earlier. Without any
+/// copy and without problems the directory has never had one.
+///
+/// # Errors
+///
+/// [`Error::Io`]; [`Error::UnknownVersion`] if either copy is of a version that this build does not know, so that it
+/// never goes on from an older state than another build left.
+pub(crate) fn read(disk: &dyn Disk, layout: &Layout) -> Result<Read> {
+    let mut checkpoint: Option<Checkpoint> = None;
+    let mut problems = Vec::new();
+    let mut missing = Vec::new();
+    for copy in [Copy::A, Copy::B] {
+        let path = layout.checkpoint(copy);
+        let decoded = match read_whole(disk, &path, CHECKPOINT_BYTES_MAX) {
+            Ok(None) => {
+                missing.push(path);
+                continue;
+            }
+            Ok(Some(bytes)) => Checkpoint::decode(&bytes).map_err(|error| error.at(&path, 0)),
+            Err(error) => Err(error),
+        };
+        match decoded {
+            Ok(found) if checkpoint.as_ref().is_none_or(|best| best.round < found.round) => {
+                checkpoint = Some(found);
+            }
+            Ok(_) => {}
+            Err(error @ Error::Corrupt { .. }) => problems.push(error),
+            Err(error) => return Err(error),
+        }
+    }
+    if missing.len() == 1 {
+        let path = missing.swap_remove(0);
+        problems.push(Error::Missing { path, what: "a copy of the checkpoint" });
+    }
+    Ok(Read { checkpoint, problems })
+}
+
+#[cfg(test)]
+mod tests;
