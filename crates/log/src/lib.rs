@@ -20,5 +20,6 @@ mod codec;
 mod identity;
 mod layout;
 mod producers;
+mod segment;
 
 pub use error::{Error, Result};
