@@ -97,7 +97,10 @@ pub trait File: Send + Sync + 'static {
     fn set_len(&self, len: u64) -> io::Result<()>;
     /// Makes data and length durable (`fdatasync`).
     fn sync_data(&self) -> io::Result<()>;
-    /// Whether all of `position..position + len` is in the page cache, found out without reading it from the disk. False in doubt.
+    /// Whether all of `position..position + len` is in the page cache. False in doubt, and past the file's end.
+    ///
+    /// Nothing waits for the disk, but a probe that finds a page missing may make the kernel read it: only the first answer
+    /// says something about the time before, and a "no" must be on record before anyone can ask again.
     fn is_resident(&self, position: u64, len: u64) -> bool;
     /// Lets the page cache forget what is clean of this file; only a hint.
     fn forget_cached(&self);

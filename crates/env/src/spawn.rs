@@ -53,6 +53,8 @@ pub async fn blocking<T: Send + 'static>(
     spawn: &dyn Spawn,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> T {
+    // Simulated work is done in no time; real work takes some, in which others run.
+    spawn.interleave().await;
     let (answer, answered) = oneshot::channel();
     spawn.blocking(Box::new(move || {
         // Fails only if the caller no longer waits.

@@ -4,5 +4,6 @@
 #![expect(clippy::print_stdout, reason = "a failing suite names its case")]
 
 mod conformance;
+mod crash;
 mod real;
 mod sim;

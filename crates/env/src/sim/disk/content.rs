@@ -17,6 +17,7 @@
 //! length are zero in both images, except for durable ones that a pending cut hides or that a crash will trim.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::ops::Range;
 
 use super::luck::Luck;
@@ -246,11 +247,7 @@ impl Content {
         let count = self.len.saturating_sub(position).min(bytes.len() as u64) as usize;
         for Span { page, within, offset } in spans(position, count) {
             let bytes = &bytes[offset..offset + within.len()];
-            let mut durable = self.durable.remove(&page).flatten();
-            page::put(&mut durable, within.start, bytes);
-            if durable.is_some() {
-                self.durable.insert(page, durable);
-            }
+            page::put(self.durable.entry(page).or_default(), within.start, bytes);
             if let Some(cached) = self.cached.get_mut(&page) {
                 page::put(&mut cached.data, within.start, bytes);
             }
@@ -327,9 +324,19 @@ fn store(durable: &mut BTreeMap<u64, Page>, page: u64, sectors: u8, data: &Page)
     if sectors == 0 {
         return;
     }
-    let mut target = durable.remove(&page).flatten();
-    page::copy_sectors(&mut target, data, sectors);
-    if target.is_some() {
-        durable.insert(page, target);
+    match durable.entry(page) {
+        Entry::Occupied(mut target) => {
+            page::copy_sectors(target.get_mut(), data, sectors);
+            if target.get().is_none() {
+                target.remove();
+            }
+        }
+        Entry::Vacant(place) => {
+            let mut target = None;
+            page::copy_sectors(&mut target, data, sectors);
+            if target.is_some() {
+                place.insert(target);
+            }
+        }
     }
 }

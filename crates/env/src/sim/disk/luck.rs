@@ -1,6 +1,7 @@
 //! What a crash leaves of that which was not synced.
 
 use super::super::generator::Generator;
+use super::page::SECTOR_BYTES;
 
 /// How much survives a power cut of what was not synced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,8 +45,10 @@ impl<'a> Luck<'a> {
         if self.keeps() {
             new
         } else if self.keeps() {
-            let between = old + self.generator.below(new - old);
-            (between / 512 * 512).max(old)
+            let sector = SECTOR_BYTES as u64;
+            let first = old / sector + 1;
+            let ends = new.div_ceil(sector).saturating_sub(first);
+            if ends == 0 { old } else { (first + self.generator.below(ends)) * sector }
         } else {
             old
         }
