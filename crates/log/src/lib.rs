@@ -14,6 +14,7 @@
 )]
 
 pub mod error;
+pub mod inspect;
 
 mod checkpoint;
 mod codec;

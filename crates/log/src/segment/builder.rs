@@ -153,6 +153,36 @@ impl SegmentBuilder {
         }
     }
 
+    /// What a footer says otherwise than the frames do. Its producers are not looked at: they are those of the whole
+    /// log.
+    pub(crate) fn contradiction(&self, footer: &Footer) -> Option<String> {
+        let (found, said) = (self.summary(), &footer.summary);
+        let numbers = [
+            ("first offset", found.first.get(), said.first.get()),
+            ("next offset", found.next.get(), said.next.get()),
+            ("frames", found.frames, said.frames),
+            ("records", found.records, said.records),
+            ("gap offsets", found.gap_offsets, said.gap_offsets),
+            ("first receive time", found.first_receive_time.get(), said.first_receive_time.get()),
+            ("last receive time", found.last_receive_time.get(), said.last_receive_time.get()),
+            ("least timestamp", found.timestamp_least.get(), said.timestamp_least.get()),
+            ("greatest timestamp", found.timestamp_greatest.get(), said.timestamp_greatest.get()),
+            ("body checksum", found.body_checksum.into(), said.body_checksum.into()),
+        ];
+        if let Some((what, found, said)) =
+            numbers.into_iter().find(|(_, found, said)| found != said)
+        {
+            return Some(format!("{what}: the footer says {said}, the frames say {found}"));
+        }
+        if self.index != footer.index {
+            return Some("the footer's index is not that of the frames".to_owned());
+        }
+        if self.epochs != footer.epochs {
+            return Some("the footer's epochs are not those of the frames".to_owned());
+        }
+        None
+    }
+
     /// Where to begin to look for an offset or a time.
     pub(crate) fn index(&self) -> &Index {
         &self.index

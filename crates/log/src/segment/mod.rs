@@ -24,4 +24,4 @@ pub(crate) use header::{HEADER_BYTES, SegmentHeader};
 pub(crate) use walk::{Damage, Step, Walk};
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

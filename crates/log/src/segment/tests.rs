@@ -74,10 +74,10 @@ impl File for MemoryFile {
 #[derive(Debug, Clone)]
 pub(crate) struct Plan {
     /// Payload bytes of each record; none make a gap of three offsets.
-    records: Vec<usize>,
-    new_epoch: bool,
-    later_ms: u64,
-    producer: bool,
+    pub(crate) records: Vec<usize>,
+    pub(crate) new_epoch: bool,
+    pub(crate) later_ms: u64,
+    pub(crate) producer: bool,
 }
 
 pub(crate) fn plan(records: &[usize]) -> Plan {
