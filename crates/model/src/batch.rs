@@ -49,6 +49,8 @@ use crate::{Compression, Epoch, Error, Offset, ProducerId, Result, Sequence, Tim
 /// What a batch may hold where it is checked.
 #[derive(Clone, Debug)]
 pub struct BatchLimits {
+    /// The value of one record, in bytes.
+    pub message_bytes_max: usize,
     /// The whole batch, in bytes.
     pub batch_bytes_max: usize,
     /// Its records after decompression, in bytes.
@@ -60,12 +62,14 @@ pub struct BatchLimits {
 }
 
 impl BatchLimits {
-    /// Limits for a topic whose messages may have a payload of so many bytes: one such message fits with everything
-    /// around it at its limit. Above [`caps::MESSAGE_BYTES_MAX`] it is as at that.
+    /// Limits for a topic whose messages may have a payload of so many bytes, at most [`caps::MESSAGE_BYTES_MAX`]. One
+    /// such message fits with everything around it at its limit, and many small ones into a batch as large as anywhere.
     pub fn for_message_bytes(message_bytes_max: usize) -> BatchLimits {
         let message_bytes_max = message_bytes_max.min(caps::MESSAGE_BYTES_MAX);
-        let batch_bytes_max = message_bytes_max + caps::BATCH_OVERHEAD_BYTES;
+        let batch_bytes_max =
+            message_bytes_max.max(caps::MESSAGE_BYTES_DEFAULT) + caps::BATCH_OVERHEAD_BYTES;
         BatchLimits {
+            message_bytes_max,
             batch_bytes_max,
             decompressed_bytes_max: batch_bytes_max.max(caps::DECOMPRESSED_BYTES_DEFAULT),
             records_max: caps::RECORDS_PER_BATCH_MAX,

@@ -95,3 +95,27 @@ impl FromStr for Durability {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_codes_are_those_of_the_formats() {
+        let table = [
+            (Durability::PageCache, "page_cache", 1),
+            (Durability::Disk, "disk", 2),
+            (Durability::Warm, "warm", 3),
+            (Durability::DiskWarm, "disk+warm", 4),
+            (Durability::Cold, "cold", 5),
+        ];
+        for (level, name, code) in table {
+            assert_eq!((level.to_string().as_str(), level.code()), (name, code));
+            assert_eq!(name.parse::<Durability>().unwrap(), level);
+            assert_eq!(Durability::from_code(code), Some(level));
+            assert_eq!(serde_json::to_string(&level).unwrap(), format!("\"{name}\""));
+        }
+        assert_eq!((Durability::from_code(0), Durability::from_code(6)), (None, None));
+        assert!("Disk".parse::<Durability>().is_err());
+    }
+}

@@ -26,13 +26,15 @@
 //! * A [`Frame`] was verified, both checksums, or made here.
 //! * Its durable end and synced end do not exceed its base offset, which was the log's end when it was written.
 
+mod error;
 mod header;
 
 use bytes::{BufMut, Bytes};
 
 use crate::batch::{self, BatchHeader, BatchProducer, Records};
-use crate::{Batch, Epoch, ErrorKind, Offset, TimeMs, TopicId};
+use crate::{Batch, Epoch, Offset, TimeMs, TopicId};
 
+pub use error::FrameError;
 use header::MAGIC;
 pub use header::{FRAME_HEADER_BYTES, FrameHeader, GAP_FRAME_BYTES};
 
@@ -107,80 +109,6 @@ pub enum FrameKind {
         /// Why they are.
         reason: GapReason,
     },
-}
-
-/// Why bytes are not a frame of a topic.
-#[derive(Clone, Debug, thiserror::Error)]
-pub enum FrameError {
-    /// There are not enough bytes to tell. Where more can't be had, the frame is cut short.
-    #[error("frame needs {bytes} bytes, {available} are there")]
-    NeedMore {
-        /// How many bytes from its beginning the frame needs; for the frame as a whole only once its header has been
-        /// verified, so that a damaged length never asks for more than [`GAP_FRAME_BYTES`].
-        bytes: usize,
-        /// How many there were.
-        available: usize,
-    },
-    /// It does not begin as a frame does.
-    #[error("not a frame: it begins with {found:#010x}")]
-    NotFrame {
-        /// Its first four bytes.
-        found: u32,
-    },
-    /// The header's checksum does not fit: damage, or a frame of another topic. Its length is not to be believed.
-    #[error("frame checksum is {computed:#010x} for this topic, the frame says {stored:#010x}")]
-    Checksum {
-        /// What the frame says.
-        stored: u32,
-        /// What its bytes give.
-        computed: u32,
-    },
-    /// The header is undamaged, and what it says is of a later format.
-    #[error("frame has {what} {found}, this version knows {known}")]
-    Unknown {
-        /// What it has.
-        what: &'static str,
-        /// Its value.
-        found: u64,
-        /// What is known.
-        known: &'static str,
-    },
-    /// The header is undamaged, and contradicts itself: a fault of what wrote it.
-    #[error("malformed frame: {what}")]
-    Malformed {
-        /// What is wrong.
-        what: &'static str,
-    },
-    /// The header is undamaged, and the batch behind it is not.
-    #[error("damaged batch in the frame of {frame_bytes} bytes at offset {base}")]
-    Batch {
-        /// The offset that the frame begins with.
-        base: Offset,
-        /// The bytes of the whole frame: where the next one begins.
-        frame_bytes: usize,
-        /// What is wrong with it.
-        #[source]
-        source: crate::Error,
-    },
-}
-
-impl FrameError {
-    /// What a caller may conclude.
-    pub fn kind(&self) -> ErrorKind {
-        match self {
-            FrameError::NeedMore { .. }
-            | FrameError::NotFrame { .. }
-            | FrameError::Checksum { .. }
-            | FrameError::Malformed { .. }
-            | FrameError::Batch { .. } => ErrorKind::Corrupt,
-            FrameError::Unknown { .. } => ErrorKind::Invalid,
-        }
-    }
-
-    /// Whether the same bytes may be a frame later. They never are.
-    pub fn is_retryable(&self) -> bool {
-        false
-    }
 }
 
 /// A verified frame in contiguous bytes. Cloning it copies no bytes.
@@ -270,7 +198,8 @@ impl Frame {
     ///
     /// A payload can hold the bytes of a frame. So what is found may lie inside a damaged one, and is to be taken only
     /// if it continues what is known of the log: base offset, epoch and receive time not below those before the damage,
-    /// and not above those of the frames behind it.
+    /// and not above those of the frames behind it. A frame of which less than [`GAP_FRAME_BYTES`] are in `bytes` is not
+    /// found; pieces of a file must overlap by one byte less than that.
     pub fn find_next(topic: TopicId, bytes: &[u8]) -> Option<usize> {
         let mut from = 0;
         loop {

@@ -323,3 +323,6 @@ fn parse_hex(text: &str) -> Option<[u8; 16]> {
     }
     Some(bytes)
 }
+
+#[cfg(test)]
+mod tests;

@@ -202,3 +202,6 @@ fn not_a_message(what: &'static str) -> Error {
 fn text(what: &'static str, bytes: Bytes) -> Result<Text> {
     Text::new(bytes).ok_or(not_a_message(what))
 }
+
+#[cfg(test)]
+mod tests;

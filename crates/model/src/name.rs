@@ -201,3 +201,6 @@ macro_rules! checked_text {
 
 checked_text!(Namespace);
 checked_text!(TopicName);
+
+#[cfg(test)]
+mod tests;

@@ -169,3 +169,6 @@ fn parse(
     let total = u128::from(whole) * u128::from(unit) + fraction_units;
     u64::try_from(total).map_err(|_| Some("too large"))
 }
+
+#[cfg(test)]
+mod tests;

@@ -42,20 +42,21 @@ impl BatchBuilder {
     /// [`Error::Limit`] or [`Error::OutOfRange`] if the record has no room in this batch, or in any. The builder is then
     /// as it was.
     pub fn append(&mut self, record: &Record) -> Result<usize> {
-        check_record(record)?;
-        let records = self.records + 1;
-        check_limit("records of a batch", records as usize, self.limits.records_max as usize)?;
+        self.check(record)?;
+        let (records, records_max) = (self.records as usize + 1, self.limits.records_max as usize);
+        check_limit("records of a batch", records, records_max)?;
         let record_bytes = self.record_bytes(record);
         let batch_bytes = self.len() + varint::len(record_bytes as i64) + record_bytes;
         check_limit("bytes of a batch", batch_bytes, self.bytes_max())?;
-        if self.records == 0 {
-            self.base_timestamp = record.timestamp;
-        }
         self.put(record, record_bytes);
         debug_assert_eq!(self.len(), batch_bytes);
-        self.max_timestamp = self.max_timestamp.max(record.timestamp);
-        self.records = records;
         Ok(batch_bytes)
+    }
+
+    /// Takes any record, for tests of those who check.
+    #[cfg(test)]
+    pub(super) fn append_unchecked(&mut self, record: &Record) {
+        self.put(record, self.record_bytes(record));
     }
 
     /// How many records it has.
@@ -76,16 +77,21 @@ impl BatchBuilder {
     /// Makes the batch, with base offset and epoch 0.
     ///
     /// # Panics
-    /// If it is empty: there are no empty batches.
+    /// If it is empty: there are no empty batches. If the producer's epoch is not below 2^15.
     pub fn finish(self, producer: Option<BatchProducer>) -> Result<Batch> {
         assert!(!self.is_empty(), "a batch has at least one record");
+        if let Some(BatchProducer { epoch, .. }) = producer {
+            assert!(epoch <= i16::MAX as u16, "producer epoch {epoch} is not below 2^15");
+        }
         let mut buffer = self.buffer;
         let mut compression = self.compression;
         if compression != Compression::None {
             let compressed = compression.compress(&buffer[BATCH_HEADER_BYTES..])?;
             if compressed.len() < buffer.len() - BATCH_HEADER_BYTES {
-                buffer.truncate(BATCH_HEADER_BYTES);
-                buffer.extend_from_slice(&compressed);
+                // Not in place: a batch may be held for long, and would hold the room of the uncompressed bytes.
+                buffer = BytesMut::with_capacity(BATCH_HEADER_BYTES + compressed.len());
+                buffer.put_bytes(0, BATCH_HEADER_BYTES);
+                buffer.put_slice(&compressed);
             } else {
                 compression = Compression::None;
             }
@@ -106,6 +112,26 @@ impl BatchBuilder {
         header.checksum = header::checksum(&buffer);
         header.put(&mut &mut buffer[..BATCH_HEADER_BYTES]);
         Ok(Batch::from_parts(header, buffer.freeze()))
+    }
+
+    /// Whether a batch may hold this record at all, size of the batch apart.
+    fn check(&self, record: &Record) -> Result<()> {
+        if record.timestamp > TimeMs::MAX {
+            let (found, limit) = (record.timestamp.get(), TimeMs::MAX.get());
+            return Err(Error::OutOfRange { what: "timestamp", found, limit });
+        }
+        let value_bytes = record.value.as_ref().map_or(0, |value| value.len());
+        check_limit("bytes of a message", value_bytes, self.limits.message_bytes_max)?;
+        let key_bytes = record.key.as_ref().map_or(0, |key| key.len());
+        check_limit("bytes of a key", key_bytes, caps::KEY_BYTES_MAX)?;
+        check_limit("headers of a record", record.headers.len(), caps::HEADERS_PER_RECORD_MAX)?;
+        let mut headers_bytes = 0;
+        for header in &record.headers {
+            let name_bytes = header.name.bytes().len();
+            check_limit("bytes of a header's name", name_bytes, caps::HEADER_NAME_BYTES_MAX)?;
+            headers_bytes += name_bytes + header.value.as_ref().map_or(0, |value| value.len());
+        }
+        check_limit("bytes of a record's headers", headers_bytes, caps::HEADERS_BYTES_MAX)
     }
 
     /// What a batch may have before compression. It must pass both limits, because it is sent uncompressed where
@@ -138,6 +164,9 @@ impl BatchBuilder {
     }
 
     fn put(&mut self, record: &Record, record_bytes: usize) {
+        if self.records == 0 {
+            self.base_timestamp = record.timestamp;
+        }
         let timestamp_delta = self.timestamp_delta(record);
         let buffer = &mut self.buffer;
         buffer.reserve(varint::BYTES_MAX_32 + record_bytes);
@@ -152,24 +181,9 @@ impl BatchBuilder {
             put_field(buffer, Some(header.name.bytes()));
             put_field(buffer, header.value.as_deref());
         }
+        self.max_timestamp = self.max_timestamp.max(record.timestamp);
+        self.records += 1;
     }
-}
-
-fn check_record(record: &Record) -> Result<()> {
-    if record.timestamp > TimeMs::MAX {
-        let (found, limit) = (record.timestamp.get(), TimeMs::MAX.get());
-        return Err(Error::OutOfRange { what: "timestamp", found, limit });
-    }
-    let key_bytes = record.key.as_ref().map_or(0, |key| key.len());
-    check_limit("bytes of a key", key_bytes, caps::KEY_BYTES_MAX)?;
-    check_limit("headers of a record", record.headers.len(), caps::HEADERS_PER_RECORD_MAX)?;
-    let mut headers_bytes = 0;
-    for header in &record.headers {
-        let name_bytes = header.name.bytes().len();
-        check_limit("bytes of a header's name", name_bytes, caps::HEADER_NAME_BYTES_MAX)?;
-        headers_bytes += name_bytes + header.value.as_ref().map_or(0, |value| value.len());
-    }
-    check_limit("bytes of a record's headers", headers_bytes, caps::HEADERS_BYTES_MAX)
 }
 
 fn field_bytes(field: Option<&bytes::Bytes>) -> usize {

@@ -45,6 +45,7 @@ fn walk_records(
         }
         walk_key(source, limits.content)?;
         if let Some(value_bytes) = source.length()? {
+            check_limit("bytes of a message", value_bytes, limits.message_bytes_max)?;
             source.skip(value_bytes)?;
         }
         walk_headers(source, limits.content)?;

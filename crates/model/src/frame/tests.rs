@@ -1,3 +1,5 @@
+//! Properties of frames.
+
 use proptest::prelude::*;
 
 use super::*;
