@@ -129,7 +129,9 @@ pub enum Error {
         ceiling: Offset,
     },
     /// A batch that this directory can't take.
-    #[error("batch of {bytes} bytes is larger than the {limit} bytes that the journal on this volume takes")]
+    #[error(
+        "batch of {bytes} bytes is larger than the {limit} bytes that the journal on this volume takes"
+    )]
     TooLarge {
         /// Its size.
         bytes: u64,
@@ -190,7 +192,10 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {
     /// Wraps what the file system said.
-    pub(crate) fn io(action: &'static str, path: impl AsRef<Path>) -> impl FnOnce(io::Error) -> Self {
+    pub(crate) fn io(
+        action: &'static str,
+        path: impl AsRef<Path>,
+    ) -> impl FnOnce(io::Error) -> Self {
         move |source| Self::Io { action, path: path.as_ref().to_owned(), source: Arc::new(source) }
     }
 
@@ -205,19 +210,26 @@ impl Error {
             Self::Io { .. } | Self::Stopped { .. } | Self::Closing => Kind::Unavailable,
             Self::Corrupt { .. } | Self::DamagedEnd { .. } => Kind::Corrupt,
             Self::Missing { .. } | Self::NoLog { .. } => Kind::NotFound,
-            Self::Busy { .. } | Self::OutOfOrder { .. } | Self::UnknownProducer { .. } => Kind::Conflict,
-            Self::NotOpen { .. } | Self::Fenced { .. } | Self::ProducerFenced { .. } => Kind::Fenced,
-            Self::StorageFull { .. } | Self::Ceiling { .. } => Kind::Exhausted,
-            Self::UnknownVersion { .. } | Self::TooLarge { .. } | Self::DuplicateForgotten { .. } => {
-                Kind::Invalid
+            Self::Busy { .. } | Self::OutOfOrder { .. } | Self::UnknownProducer { .. } => {
+                Kind::Conflict
             }
+            Self::NotOpen { .. } | Self::Fenced { .. } | Self::ProducerFenced { .. } => {
+                Kind::Fenced
+            }
+            Self::StorageFull { .. } | Self::Ceiling { .. } => Kind::Exhausted,
+            Self::UnknownVersion { .. }
+            | Self::TooLarge { .. }
+            | Self::DuplicateForgotten { .. } => Kind::Invalid,
         }
     }
 
     /// Whether the same call may succeed later.
     pub fn is_retryable(&self) -> bool {
         match self {
-            Self::StorageFull { .. } | Self::Closing | Self::Stopped { .. } | Self::Ceiling { .. } => true,
+            Self::StorageFull { .. }
+            | Self::Closing
+            | Self::Stopped { .. }
+            | Self::Ceiling { .. } => true,
             Self::NotOpen { .. } | Self::OutOfOrder { .. } => true,
             Self::Io { .. }
             | Self::Corrupt { .. }

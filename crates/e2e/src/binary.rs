@@ -1,0 +1,29 @@
+//! Where the binary under test is.
+
+use std::path::PathBuf;
+
+/// Names the binary under test; `cargo xtask test` sets it.
+pub const VARIABLE: &str = "DANUBE_BIN";
+
+/// The binary `danube`: what [`VARIABLE`] names, or the release build beside the running test.
+///
+/// # Panics
+///
+/// If it is not there.
+#[must_use]
+pub fn danube() -> PathBuf {
+    let path = std::env::var_os(VARIABLE).map_or_else(built, PathBuf::from);
+    assert!(
+        path.is_file(),
+        "{} is missing\nhint: cargo build --release, or name the binary in {VARIABLE}",
+        path.display()
+    );
+    path
+}
+
+/// A test runs from `target/<profile>/deps`.
+fn built() -> PathBuf {
+    let test = std::env::current_exe().expect("the system knows what it runs");
+    let target = test.ancestors().nth(3).expect("a test lies in a target directory");
+    target.join("release").join("danube")
+}

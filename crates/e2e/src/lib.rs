@@ -1,0 +1,20 @@
+//! The real binary, started, killed, restarted and checked from outside. For development only.
+//!
+//! A test starts a [`Broker`], works on it through [`Cli`] or a client, writes down what it did in a
+//! [`checker::History`], and lets [`checker::check`] say whether the promises of `docs/guarantees.md` were kept.
+//! Whatever goes wrong in the harness itself is a panic that says what was being done and what the processes said.
+//!
+//! Reading order: [`broker`], [`cli`], [`produce`], then [`checker`].
+
+pub mod binary;
+pub mod broker;
+pub mod checker;
+pub mod cli;
+pub mod produce;
+pub mod wait;
+
+pub use broker::{Broker, Options};
+pub use cli::Cli;
+/// Chance that follows from a seed; the seed of a failed test repeats it.
+pub use danube_env::sim::Generator;
+pub use wait::within;
