@@ -42,6 +42,7 @@ use bytes::Bytes;
 pub use builder::BatchBuilder;
 pub(crate) use header::{BATCH_HEADER_BYTES, BatchHeader, LENGTH_END, UNCOVERED_BYTES, stamp};
 pub use record::{Record, RecordHeader, Records};
+use source::check_limit;
 pub use split::split;
 
 use crate::{Compression, Epoch, Error, Offset, ProducerId, Result, Sequence, TimeMs, caps};
@@ -75,6 +76,11 @@ impl BatchLimits {
             records_max: caps::RECORDS_PER_BATCH_MAX,
             content: RecordContent::Message,
         }
+    }
+
+    /// What a batch may have as it is stored; no setting goes beyond what readers accept.
+    fn stored_bytes_max(&self) -> usize {
+        self.batch_bytes_max.min(caps::BATCH_BYTES_MAX)
     }
 }
 
@@ -124,21 +130,15 @@ impl Batch {
     /// # Errors
     /// Every one is definite and stays: the same bytes never pass.
     pub fn verify(bytes: Bytes, limits: &BatchLimits) -> Result<Batch> {
-        if bytes.len() > limits.batch_bytes_max {
-            return Err(Error::Limit {
-                what: "bytes of a batch",
-                found: bytes.len() as u64,
-                limit: limits.batch_bytes_max as u64,
-            });
-        }
+        check_limit("bytes of a batch", bytes.len(), limits.stored_bytes_max())?;
         let batch = Batch::checksummed(bytes)?;
         batch.header.check_dense(limits.records_max)?;
         walk::walk(&batch, limits)?;
         Ok(batch)
     }
 
-    /// A batch whose checksum someone else has verified, in this process or under a frame's checksum: only the header
-    /// is checked. Its records, when read, are still checked one by one.
+    /// A batch whose checksum was verified before in this process: only the header is checked. Its records, when read,
+    /// are still checked one by one.
     pub fn trusted(bytes: Bytes) -> Result<Batch> {
         let header = BatchHeader::parse(&bytes)?;
         if header.batch_bytes != bytes.len() {

@@ -193,8 +193,8 @@ impl Frame {
         Ok(Frame { header, batch, bytes })
     }
 
-    /// The position of the next thing in `bytes` that begins as a frame of this topic and whose header's checksum fits;
-    /// [`Frame::decode`] tells whether the rest does. For going on behind damage.
+    /// The position of the next thing in `bytes` that begins as a frame of this topic and whose header's checksum fits, a
+    /// later format among them; [`Frame::decode`] tells what it is. For going on behind damage.
     ///
     /// A payload can hold the bytes of a frame. So what is found may lie inside a damaged one, and is to be taken only
     /// if it continues what is known of the log: base offset, epoch and receive time not below those before the damage,
@@ -204,8 +204,11 @@ impl Frame {
         let mut from = 0;
         loop {
             from += find_magic(&bytes[from..])?;
-            if FrameHeader::peek(topic, &bytes[from..]).is_ok() {
-                return Some(from);
+            match FrameHeader::peek(topic, &bytes[from..]) {
+                Ok(_) | Err(FrameError::Unknown { .. } | FrameError::Malformed { .. }) => {
+                    return Some(from);
+                }
+                Err(_) => {}
             }
             from += 1;
         }

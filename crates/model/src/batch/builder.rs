@@ -137,7 +137,7 @@ impl BatchBuilder {
     /// What a batch may have before compression. It must pass both limits, because it is sent uncompressed where
     /// compression doesn't make it smaller.
     fn bytes_max(&self) -> usize {
-        self.limits.batch_bytes_max.min(self.limits.decompressed_bytes_max)
+        self.limits.stored_bytes_max().min(self.limits.decompressed_bytes_max)
     }
 
     fn timestamp_delta(&self, record: &Record) -> i64 {

@@ -114,7 +114,10 @@ fn a_later_format_is_told_from_damage() {
     ] {
         let mut frame = gap.bytes().to_vec();
         frame[at] = 9;
-        match Frame::decode(TOPIC, &with_checksum(frame)) {
+        let frame = with_checksum(frame);
+        let behind_damage = [&[0; 100], &frame[..]].concat();
+        assert_eq!(Frame::find_next(TOPIC, &behind_damage), Some(100), "{what}: not skipped");
+        match Frame::decode(TOPIC, &frame) {
             Err(FrameError::Unknown { what: found, found: 9 | 0x900, .. }) => {
                 assert_eq!(found, what)
             }
