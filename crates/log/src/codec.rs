@@ -1,6 +1,6 @@
 //! A small big-endian cursor for the headers, tables and footers of this crate.
 //!
-//! Reading never panics and never allocates by a length that it read: lists are bounded by [`Cursor::fits`] first.
+//! Reading never panics and never allocates by a length that it read: counts go through [`Cursor::count`].
 //! Where all of it belongs to one file, [`DecodeError::at`] adds the path.
 
 use std::path::Path;

@@ -1,5 +1,8 @@
+//! Golden bytes, every changed bit, and crashes at every step of a write.
+
 use danube_env::disk::Open;
 use danube_env::real::RealDisk;
+use danube_env::sim::{Crash, Fault, Operation, SimDisk, Survival};
 use danube_model::{BatchProducer, ProducerId, Sequence};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -175,6 +178,51 @@ fn a_later_version_in_either_copy_is_refused_by_name() {
             path.display()
         );
         assert_eq!(error.to_string(), expected);
+    }
+}
+
+/// A simulated disk with a directory on it.
+fn simulated(seed: u64) -> (SimDisk, Layout) {
+    let (disk, layout) = (SimDisk::new(seed), Layout::new("/wal"));
+    let mount = disk.mount();
+    mount.create_dir_all(layout.root()).unwrap();
+    mount.sync_volume(layout.root()).unwrap();
+    (disk, layout)
+}
+
+#[test]
+fn a_crash_at_any_step_leaves_a_whole_checkpoint() {
+    for step in 0.. {
+        let mut finished = false;
+        for seed in 0..16 {
+            let (disk, layout) = simulated(seed);
+            write(&*disk.mount(), &layout, &checkpoint(7)).unwrap();
+            disk.crash_at(step, Crash::PowerCut(Survival::Chance));
+            let written = write(&*disk.mount(), &layout, &checkpoint(8));
+            finished = written.is_ok();
+            assert_eq!(disk.is_down(), !finished, "{written:?}");
+            let found = read(&*disk.restart(), &layout).unwrap();
+            assert!(found.problems.is_empty(), "step {step}, seed {seed}: {:?}", found.problems);
+            let found = found.checkpoint.map(|found| found.round);
+            assert!(found == Some(8) || found == Some(7) && !finished, "step {step}, seed {seed}");
+        }
+        if finished {
+            assert!(
+                step >= 10,
+                "two files, each created, written, synced and renamed in its directory"
+            );
+            return;
+        }
+    }
+}
+
+#[test]
+fn a_failed_sync_is_reported_as_one() {
+    for operation in [Operation::SyncData, Operation::SyncDir] {
+        let (disk, layout) = simulated(1);
+        disk.plan(Fault::nth(operation, 0));
+        let failed = write(&*disk.mount(), &layout, &checkpoint(7));
+        assert!(matches!(failed, Err(Error::Io { action: "sync", .. })), "{failed:?}");
     }
 }
 

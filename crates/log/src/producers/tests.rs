@@ -1,3 +1,5 @@
+//! By example, and against a model that remembers every record.
+
 use proptest::collection::vec;
 use proptest::prelude::*;
 

@@ -1,3 +1,5 @@
+//! What a segment says of its frames. `bytes` holds the formats, `damage` what a walk makes of broken files.
+
 use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex};

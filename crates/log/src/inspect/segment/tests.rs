@@ -1,3 +1,5 @@
+//! Whole and broken segments as a person sees them.
+
 use danube_env::real::RealDisk;
 
 use super::*;

@@ -162,7 +162,7 @@ fn no_length_is_believed_before_its_checksum() {
 
 #[test]
 fn a_whole_frame_of_a_later_version_is_refused_and_not_cut() {
-    let frames = frames(&[plan(&[100]), plan(&[100])]);
+    let frames = frames(&[plan(&[100]), plan(&[100]), plan(&[100])]);
     let (mut bytes, _, positions) = open_segment(&frames);
     let at = positions[1] as usize;
     bytes[at + 12] = 2;
@@ -170,7 +170,13 @@ fn a_whole_frame_of_a_later_version_is_refused_and_not_cut() {
     bytes[at + 8..at + 12].copy_from_slice(&sum.to_be_bytes());
     let mut walk = walk_over(&bytes, HEADER_BYTES);
     assert!(matches!(walk.step().unwrap(), Step::Frame { .. }));
-    let error = walk.step().unwrap_err();
+    for _ in 0..2 {
+        let error = walk.step().unwrap_err();
+        assert!(matches!(error, Error::UnknownVersion { found: 2, known: 1, .. }), "{error}");
+    }
+    // Behind damage it is as little a part of it.
+    bytes[HEADER_BYTES as usize] ^= 1;
+    let error = walk_over(&bytes, HEADER_BYTES).step().unwrap_err();
     assert!(matches!(error, Error::UnknownVersion { found: 2, known: 1, .. }), "{error}");
 }
 
