@@ -8,9 +8,6 @@ use rustix::io::{ReadWriteFlags, pread, preadv2, pwritev, retry_on_intr};
 
 use crate::File;
 
-/// Most buffers that one `pwritev` takes (`IOV_MAX` of Linux).
-const PARTS_PER_CALL_MAX: usize = 1024;
-
 /// Bytes asked for by one probe of the page cache: never more than one page, see [`RealFile::is_resident`].
 const PROBE_BYTES: u64 = 4096;
 
@@ -38,8 +35,8 @@ impl File for RealFile {
         let mut rest = slices.as_mut_slice();
         let mut position = position;
         while !rest.is_empty() {
-            let now = &rest[..rest.len().min(PARTS_PER_CALL_MAX)];
-            let written = retry_on_intr(|| pwritev(&self.0, now, position))?;
+            // Hands the kernel as many parts as it takes in one call.
+            let written = retry_on_intr(|| pwritev(&self.0, rest, position))?;
             if written == 0 {
                 return Err(io::ErrorKind::WriteZero.into());
             }

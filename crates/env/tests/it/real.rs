@@ -10,17 +10,21 @@ use danube_env::{Env, blocking};
 
 use crate::conformance;
 
+/// A directory where the build writes: its file system drops clean pages and knows `RWF_NOWAIT`, which that of
+/// temporary files may not, being in memory.
+fn build_dir() -> tempfile::TempDir {
+    tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
+}
+
 #[test]
 fn the_disk_keeps_its_promises() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = build_dir();
     conformance::run(&RealDisk::new(), dir.path());
 }
 
-/// Needs a file system that drops clean pages and knows `RWF_NOWAIT`: the build directory's, as the temporary
-/// one's may be in memory.
 #[test]
 fn what_was_forgotten_is_not_resident() {
-    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let dir = build_dir();
     let file = RealDisk::new().open(&dir.path().join("a"), Open::Create).unwrap();
     file.write_at(&[&vec![1; 1 << 20]], 0).unwrap();
     file.sync_data().unwrap();
@@ -34,7 +38,7 @@ fn what_was_forgotten_is_not_resident() {
 /// Reading one page must not make a probe of the pages behind it true.
 #[test]
 fn a_probe_does_not_find_what_it_brought_in() {
-    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let dir = build_dir();
     let file = RealDisk::new().open(&dir.path().join("a"), Open::Create).unwrap();
     file.write_at(&[&vec![1; 16 << 20]], 0).unwrap();
     file.sync_data().unwrap();

@@ -109,6 +109,12 @@ proptest! {
             let fork = disk.fork(seed ^ number as u64);
             let content = after(&fork, crash);
             prop_assert_eq!(contradiction(&snapshots, &content), None);
+            // What lies behind the length is gone, whoever grows the file again.
+            let mount = fork.mount();
+            mount.open(&path("a"), Open::Write).unwrap().set_len(20_000).unwrap();
+            let grown = fork.content(&path("a")).unwrap();
+            prop_assert!(grown[content.len()..].iter().all(|&byte| byte == 0));
+            fork.crash(CUT_ALL_LOST);
             // What came back is durable: the next cut changes nothing.
             prop_assert_eq!(after(&fork, CUT), content);
         }

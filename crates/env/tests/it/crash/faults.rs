@@ -32,6 +32,18 @@ fn faults_come_as_planned() {
 }
 
 #[test]
+fn a_plan_ends_with_the_crash() {
+    let (disk, mount, _) = disk_with_file(1);
+    disk.plan(Fault::always(Operation::Create));
+    assert!(mount.create_dir_all(&path("sub")).is_err());
+    disk.crash_at(5, CUT_ALL_LOST);
+    let mount = disk.restart();
+    for number in 0..10 {
+        mount.create_dir_all(&path(&format!("sub-{number}"))).unwrap();
+    }
+}
+
+#[test]
 fn a_failed_write_leaves_any_part_of_itself() {
     let mut lens = BTreeSet::new();
     for seed in 0..300 {
@@ -83,8 +95,11 @@ fn room_is_right_after_a_crash() {
     let kill = disk.fork(1);
     assert_eq!(space(&*kill.mount()), 8192);
     disk.crash(CUT_ALL_LOST);
-    assert_eq!(space(&*disk.restart()), 8192);
+    let mount = disk.restart();
+    assert_eq!(space(&*mount), 8192);
     assert_eq!(disk.files(), [path("a")]);
+    mount.remove_file(&path("a")).unwrap();
+    assert_eq!(space(&*mount), 0);
 }
 
 #[test]

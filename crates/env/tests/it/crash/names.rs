@@ -27,6 +27,32 @@ fn names_and_contents_are_durable_apart() {
 }
 
 #[test]
+fn a_sync_of_one_directory_takes_along_what_its_names_stand_on() {
+    for crash in [CUT_ALL_KEPT, CUT_ALL_LOST] {
+        let (disk, mount) = disk_with_dir(1);
+        mount.create_dir_all(&path("sub")).unwrap();
+        mount.sync_dir(Path::new("/dir")).unwrap();
+        mount.open(&path("sub/a"), Open::Create).unwrap();
+        mount.rename(&path("sub/a"), &path("b")).unwrap();
+        mount.sync_dir(Path::new("/dir")).unwrap();
+        disk.crash(crash);
+        assert_eq!(disk.files(), [path("b")], "{crash:?}");
+    }
+}
+
+#[test]
+fn a_directory_that_moves_takes_the_changes_before_along() {
+    let (disk, mount) = disk_with_dir(1);
+    mount.create_dir_all(&path("sub")).unwrap();
+    mount.open(&path("a"), Open::Create).unwrap();
+    mount.rename(&path("sub"), &path("moved")).unwrap();
+    disk.crash(CUT_ALL_LOST);
+    let mount = disk.restart();
+    assert!(mount.exists(&path("sub")).unwrap(), "the move itself was not synced");
+    assert_eq!(disk.files(), [path("a")]);
+}
+
+#[test]
 fn a_directory_is_durable_when_its_own_name_is() {
     let (disk, mount) = disk_with_dir(1);
     mount.create_dir_all(&path("sub")).unwrap();

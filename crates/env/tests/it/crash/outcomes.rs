@@ -64,7 +64,24 @@ fn a_cut_file_may_be_long_again() {
     assert!(seen.iter().any(|content| content.len() == 6010 && content[6000] == 2));
     for content in &seen {
         assert!(content[..1000].iter().all(|&byte| byte == 1), "what was synced and not cut");
+        let is_long = content.len() == 10_000;
+        assert!(
+            !is_long || content[4096..].iter().all(|&byte| byte == 1),
+            "written behind a lost cut"
+        );
     }
+}
+
+#[test]
+fn the_first_of_two_cuts_may_be_kept_alone() {
+    let seen = outcomes(|_, file| {
+        file.write_at(&[&[1; 10_000]], 0).unwrap();
+        file.sync_data().unwrap();
+        file.set_len(5000).unwrap();
+        file.set_len(1000).unwrap();
+    });
+    let lens: BTreeSet<usize> = seen.iter().map(Vec::len).collect();
+    assert_eq!(lens, BTreeSet::from([1000, 5000, 10_000]));
 }
 
 #[test]
