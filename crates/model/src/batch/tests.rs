@@ -155,6 +155,14 @@ fn the_size_of_a_batch_is_limited() {
 }
 
 #[test]
+fn no_setting_lets_in_what_readers_refuse() {
+    let boundless = BatchLimits { batch_bytes_max: usize::MAX, ..limits() };
+    let bytes = Bytes::from(vec![0; caps::BATCH_BYTES_MAX + 1]);
+    let result = Batch::verify(bytes, &boundless);
+    assert!(matches!(result, Err(Error::Limit { what: "bytes of a batch", .. })), "{result:?}");
+}
+
+#[test]
 fn the_count_of_records_is_limited_and_a_builder_that_refused_goes_on() {
     let two = BatchLimits { records_max: 2, ..limits() };
     let mut builder = BatchBuilder::new(Compression::None, two.clone());
@@ -388,4 +396,48 @@ fn a_record_too_large_for_a_batch_of_its_own_is_not_split() {
     let narrow = BatchLimits { batch_bytes_max: 1000, ..limits() };
     let result = split(&batch, &narrow, caps::DECOMPRESSED_BYTES_DEFAULT);
     assert!(matches!(result, Err(Error::Limit { what: "bytes of a batch", .. })), "{result:?}");
+}
+
+/// Reading checks again what it builds on: a batch may come from a disk, under a checksum that was made to fit.
+#[test]
+fn stored_records_that_break_a_rule_end_the_reading() {
+    let record = |delta| [0x0c, 0, 0, delta, 1, 1, 0];
+    for (what, deltas, behind) in [
+        ("", [0, 2], &[][..]),
+        ("offset deltas do not rise, or exceed the last", [0, 0], &[]),
+        ("offset deltas do not rise, or exceed the last", [2, 0], &[]),
+        ("offset deltas do not rise, or exceed the last", [0, 4], &[]),
+        ("bytes behind the last record", [0, 2], &[0]),
+        ("bytes behind the last record", [0, 2], &record(2)),
+    ] {
+        let records = [&record(deltas[0])[..], &record(deltas[1]), behind].concat();
+        let mut bytes = with_records(Compression::None, &records).to_vec();
+        (bytes[26], bytes[60]) = (1, 2);
+        let batch = Batch::checksummed(with_checksum(bytes)).unwrap();
+        let mut records = batch.records(caps::DECOMPRESSED_BYTES_DEFAULT).unwrap();
+        assert!(records.next().unwrap().is_ok());
+        match (records.next().unwrap(), what) {
+            (Ok(_), "") => {}
+            (Err(Error::Malformed { what: found, .. }), _) => assert_eq!(found, what),
+            (other, _) => panic!("{what}: {other:?}"),
+        }
+        assert!(records.next().is_none());
+    }
+}
+
+#[test]
+fn decompressed_bytes_are_counted_in_records_of_any_size() {
+    for records in [vec![Record::default(); 1000], vec![with_value(7000)]] {
+        let batch = build(Compression::Zstd, None, &records);
+        let decompressed: usize = 8 * 1000;
+        let wide = BatchLimits { decompressed_bytes_max: decompressed, ..limits() };
+        Batch::verify(batch.bytes().clone(), &wide).unwrap();
+        let narrow = BatchLimits { decompressed_bytes_max: 6999, ..limits() };
+        for result in [
+            Batch::verify(batch.bytes().clone(), &narrow).err(),
+            batch.records(narrow.decompressed_bytes_max).err(),
+        ] {
+            assert!(matches!(result, Some(Error::Limit { limit: 6999, .. })), "{result:?}");
+        }
+    }
 }
