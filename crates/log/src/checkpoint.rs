@@ -104,7 +104,7 @@ pub(crate) struct CheckpointLog {
 
 /// What is known of where a log ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum EndProof {
+pub enum EndProof {
     /// Acknowledged messages may lie behind the end: the log goes on at its ceiling.
     Unproven,
     /// Nothing that was acknowledged lies behind the end.

@@ -4,7 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use danube_model::{Epoch, Offset, TopicId};
+use danube_model::{Durability, Epoch, Offset, TopicId};
 
 /// What kind of failure an [`Error`] is; callers branch on this, never on text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -166,15 +166,31 @@ pub enum Error {
         /// The batch's base sequence.
         found: u32,
     },
-    /// The end of the log is lost to damage: it takes no writes until an operator accepts the gap.
-    #[error("the end of log {topic} is damaged in {path} behind offset {end}")]
-    DamagedEnd {
+    /// Nobody can prove where the log ended: it is opened at its ceiling, or not at all.
+    #[error("the end of log {topic} behind offset {end} is not proven")]
+    UnprovenEnd {
         /// Whose log.
         topic: TopicId,
-        /// Where the damage was found.
-        path: PathBuf,
         /// Up to where the log is known.
         end: Offset,
+    },
+    /// An offset beyond the end.
+    #[error("log {topic} holds offsets {start} to {end}, {offset} is beyond them")]
+    OutOfRange {
+        /// Whose log.
+        topic: TopicId,
+        /// The offset asked for.
+        offset: Offset,
+        /// First offset still held.
+        start: Offset,
+        /// The durable end.
+        end: Offset,
+    },
+    /// A level that this build can't give.
+    #[error("durability {level} needs a tier that is not configured")]
+    Level {
+        /// The level asked for.
+        level: Durability,
     },
     /// The disk failed once and is not trusted again; nothing is acknowledged any more.
     #[error("storage stopped: {why}")]
@@ -208,17 +224,20 @@ impl Error {
     pub fn kind(&self) -> Kind {
         match self {
             Self::Io { .. } | Self::Stopped { .. } | Self::Closing => Kind::Unavailable,
-            Self::Corrupt { .. } | Self::DamagedEnd { .. } => Kind::Corrupt,
+            Self::Corrupt { .. } => Kind::Corrupt,
             Self::Missing { .. } | Self::NoLog { .. } => Kind::NotFound,
-            Self::Busy { .. } | Self::OutOfOrder { .. } | Self::UnknownProducer { .. } => {
-                Kind::Conflict
-            }
+            Self::Busy { .. }
+            | Self::OutOfOrder { .. }
+            | Self::UnknownProducer { .. }
+            | Self::UnprovenEnd { .. } => Kind::Conflict,
             Self::NotOpen { .. } | Self::Fenced { .. } | Self::ProducerFenced { .. } => {
                 Kind::Fenced
             }
             Self::StorageFull { .. } | Self::Ceiling { .. } => Kind::Exhausted,
             Self::UnknownVersion { .. }
             | Self::TooLarge { .. }
+            | Self::OutOfRange { .. }
+            | Self::Level { .. }
             | Self::DuplicateForgotten { .. } => Kind::Invalid,
         }
     }
@@ -242,7 +261,9 @@ impl Error {
             | Self::ProducerFenced { .. }
             | Self::UnknownProducer { .. }
             | Self::DuplicateForgotten { .. }
-            | Self::DamagedEnd { .. } => false,
+            | Self::UnprovenEnd { .. }
+            | Self::OutOfRange { .. }
+            | Self::Level { .. } => false,
         }
     }
 

@@ -176,6 +176,24 @@ pub(crate) fn write_atomically(disk: &dyn Disk, path: &Path, bytes: &[u8]) -> Re
     disk.sync_dir(dir).map_err(Error::io("sync", dir))
 }
 
+/// Creates a directory, and makes it durable together with all directories above it: an earlier process may have created
+/// any of them and died before it synced.
+///
+/// # Errors
+///
+/// [`Error::Io`]. A directory above that this process may not read is left to whoever made it.
+pub(crate) fn create_dir_durably(disk: &dyn Disk, dir: &Path) -> Result<(), Error> {
+    disk.create_dir_all(dir).map_err(Error::io("create", dir))?;
+    for above in dir.ancestors().skip(1) {
+        let above = if above.as_os_str().is_empty() { Path::new(".") } else { above };
+        match disk.sync_dir(above) {
+            Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => break,
+            synced => synced.map_err(Error::io("sync", above))?,
+        }
+    }
+    Ok(())
+}
+
 /// Reads a whole file of at most `len_max` bytes; `None` if it does not exist.
 ///
 /// # Errors

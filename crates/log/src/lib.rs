@@ -1,26 +1,48 @@
 //! One topic's durable log over its tiers: offset in, bytes out.
 //!
-//! Formats stand in `docs/format.md`; each codec repeats its table. Reading order: `segment`, `journal`,
-//! `checkpoint` (bytes); `producers`, `state` (pure); `commit`, `fill` (the two loops); `recovery`; `reader`;
-//! `store` and `log` (the handles).
+//! ```text
+//!  Log::submit ─▶ commit loop ─▶ journal (one write, one sync a round) ─▶ answer
+//!                     │ tail (memory) ─────────────▶ Reader
+//!                     └▶ filler ─▶ segments, checkpoints ─▶ Reader
+//! ```
+//!
+//! A [`Store`] is the hot tier of one broker: all its logs, one commit loop, one filler. A [`Log`] is a handle of one that
+//! is open under an epoch; a [`Reader`] reads one in order. Formats stand in `docs/format.md`, promises in
+//! `docs/guarantees.md`; each codec repeats its table.
+//!
+//! Reading order: `segment`, `journal`, `checkpoint` (bytes); `producers`, `state` (pure); `commit`, `fill`, `bodies`
+//! (the two loops); `recovery`; `reader`; `store` and `log` (the handles).
+//!
+//! Nothing here knows of topics' names, subscriptions, protocols or the metadata: who may open which log under which
+//! epoch and ceiling is told.
 
-#![cfg_attr(
-    not(test),
-    expect(
-        dead_code,
-        unused_imports,
-        reason = "the loops that use the formats come on top of them"
-    )
-)]
-
-pub mod error;
-pub mod inspect;
-
+mod bodies;
 mod checkpoint;
 mod codec;
+mod commit;
+mod config;
+mod error;
+mod files;
+mod fill;
 mod identity;
+pub mod inspect;
+mod journal;
 mod layout;
+mod log;
 mod producers;
+mod reader;
+mod recovery;
 mod segment;
+mod shared;
+mod state;
+mod store;
 
-pub use error::{Error, Result};
+pub use crate::checkpoint::EndProof;
+pub use crate::commit::{Appended, OpenLog};
+pub use crate::config::Config;
+pub use crate::error::{Effect, Error, Kind, Result};
+pub use crate::log::{Appending, Extent, Log};
+pub use crate::reader::{Damage, Read, Reader, Start};
+pub use crate::recovery::Report;
+pub use crate::shared::Ends;
+pub use crate::store::{Facts, Store};

@@ -1,0 +1,489 @@
+//! The files of all logs of a broker: frames and seals go in, segments come out.
+//!
+//! Used by the filler while the broker runs and by the recovery at its start. Both feed it the records of the
+//! journal in their order, and the files follow from these alone: writing the same records again puts the same bytes
+//! at the same places. So nothing here cuts or empties a file before it is written: while a recovery runs, a file may hold
+//! the only copy of what is written to it. What lies behind a log's end is cut when the log is opened (`files`).
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::io::ErrorKind;
+use std::path::Path;
+use std::sync::Arc;
+
+use danube_env::disk::Open;
+use danube_env::{Disk, File};
+use danube_model::{DiskId, Durability, Epoch, Frame, Offset, TimeMs, TopicId};
+
+use crate::checkpoint::{Checkpoint, CheckpointLog};
+use crate::error::{Error, Result};
+use crate::layout::Layout;
+use crate::segment::{HEADER_BYTES, SegmentBuilder, SegmentHeader};
+use crate::shared::{Segment, SegmentKind, Shared};
+use crate::state::LogState;
+
+/// Frames that are written by one call.
+const WRITE_FRAMES_MAX: usize = 4096;
+/// Bytes that are written by one call, about.
+const WRITE_BYTES_MAX: u64 = 8 * 1024 * 1024;
+/// Up to so many files are synced one by one; more by one sync of the volume.
+const SYNC_FILES_MAX: usize = 16;
+/// Files that are kept open for writing between two fills.
+const OPEN_FILES_MAX: usize = 128;
+
+/// What happens to one log, in the journal's order.
+#[derive(Clone, Debug)]
+pub(crate) enum Record {
+    Open {
+        epoch: Epoch,
+        level: Durability,
+    },
+    Close,
+    Frame(Frame),
+    /// The segment ends here, with a footer.
+    Seal,
+    /// The segment ends here in damage; the next frame does not follow the last one.
+    Break {
+        next: Offset,
+    },
+}
+
+/// One log's files.
+pub(crate) struct Body {
+    /// As of what is in segments.
+    pub(crate) state: LogState,
+    pub(crate) shared: Arc<Shared>,
+    /// Files, the active one included.
+    pub(crate) segments: u32,
+    active: Option<Active>,
+    /// First offset of the newest file.
+    last_segment: Offset,
+    pending: VecDeque<Record>,
+}
+
+/// The segment that takes frames.
+struct Active {
+    first: Offset,
+    position: u64,
+    file: Option<Arc<dyn File>>,
+    /// None after a restart: found again from the file when it is sealed.
+    builder: Option<SegmentBuilder>,
+}
+
+/// The files of all logs.
+pub(crate) struct Bodies {
+    disk: Arc<dyn Disk>,
+    layout: Layout,
+    disk_id: DiskId,
+    bodies: BTreeMap<TopicId, Body>,
+    waiting: BTreeSet<TopicId>,
+    pending_bytes: u64,
+    open_files: usize,
+    dirty: BTreeSet<(TopicId, Offset)>,
+    dirty_dirs: BTreeSet<TopicId>,
+    /// Damage met while writing footers; for the report.
+    pub(crate) problems: Vec<Error>,
+}
+
+impl Body {
+    /// A log as the checkpoint has it.
+    pub(crate) fn from_checkpoint(log: &CheckpointLog) -> Self {
+        let state = LogState::from_checkpoint(log);
+        let active = (log.position > 0).then_some(Active {
+            first: log.last_segment,
+            position: log.position,
+            file: None,
+            builder: None,
+        });
+        let shared = Shared::new(log.topic_id, state.start, state.end);
+        if let Some(active) = &active {
+            let kind = SegmentKind::Filling { end: state.end, position: active.position };
+            shared.view().segments.push(Segment { first: active.first, kind });
+        }
+        Self {
+            shared,
+            state,
+            segments: log.segments,
+            active,
+            last_segment: log.last_segment,
+            pending: VecDeque::new(),
+        }
+    }
+
+    /// A log without a record.
+    pub(crate) fn new(topic: TopicId) -> Self {
+        Self::empty(Shared::new(topic, Offset::ZERO, Offset::ZERO))
+    }
+
+    /// A log without a record that others know already.
+    pub(crate) fn empty(shared: Arc<Shared>) -> Self {
+        Self {
+            state: LogState::default(),
+            shared,
+            segments: 0,
+            active: None,
+            last_segment: Offset::ZERO,
+            pending: VecDeque::new(),
+        }
+    }
+
+    /// The active segment: its first offset and the bytes of it that count.
+    pub(crate) fn active(&self) -> Option<(Offset, u64)> {
+        self.active.as_ref().map(|active| (active.first, active.position))
+    }
+
+    fn checkpoint(&self, topic_id: TopicId) -> CheckpointLog {
+        let (last_segment, position) = self.active().unwrap_or((self.last_segment, 0));
+        self.state.to_checkpoint(topic_id, self.segments, last_segment, position)
+    }
+}
+
+impl Bodies {
+    pub(crate) fn new(disk: Arc<dyn Disk>, layout: Layout, disk_id: DiskId) -> Self {
+        Self {
+            disk,
+            layout,
+            disk_id,
+            bodies: BTreeMap::new(),
+            waiting: BTreeSet::new(),
+            pending_bytes: 0,
+            open_files: 0,
+            dirty: BTreeSet::new(),
+            dirty_dirs: BTreeSet::new(),
+            problems: Vec::new(),
+        }
+    }
+
+    pub(crate) fn insert(&mut self, topic: TopicId, body: Body) {
+        self.bodies.insert(topic, body);
+    }
+
+    pub(crate) fn get(&self, topic: TopicId) -> Option<&Body> {
+        self.bodies.get(&topic)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (TopicId, &Body)> {
+        self.bodies.iter().map(|(topic, body)| (*topic, body))
+    }
+
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (TopicId, &mut Body)> {
+        self.bodies.iter_mut().map(|(topic, body)| (*topic, body))
+    }
+
+    /// Bytes of frames that are not in segments.
+    pub(crate) fn pending_bytes(&self) -> u64 {
+        self.pending_bytes
+    }
+
+    /// Takes the next record of a log. A record of a log that is not there any more is dropped.
+    pub(crate) fn push(&mut self, topic: TopicId, record: Record) {
+        let Some(body) = self.bodies.get_mut(&topic) else { return };
+        if let Record::Frame(frame) = &record {
+            self.pending_bytes += frame.bytes().len() as u64;
+        }
+        body.pending.push_back(record);
+        self.waiting.insert(topic);
+    }
+
+    /// Writes all that waits. After an error what is left waits on, and the next call goes on where this one stopped.
+    pub(crate) fn fill(&mut self) -> Result<()> {
+        while let Some(topic) = self.waiting.first().copied() {
+            self.fill_log(topic)?;
+            self.waiting.remove(&topic);
+        }
+        Ok(())
+    }
+
+    fn fill_log(&mut self, topic: TopicId) -> Result<()> {
+        loop {
+            let Some(body) = self.bodies.get_mut(&topic) else { return Ok(()) };
+            match body.pending.front() {
+                None => break,
+                Some(Record::Frame(_)) => {
+                    self.write_run(topic)?;
+                    continue;
+                }
+                Some(Record::Open { epoch, level }) => body.state.open(*epoch, *level),
+                Some(Record::Close) => body.state.close(),
+                Some(Record::Seal) => self.seal(topic)?,
+                Some(Record::Break { next }) => {
+                    body.state.end = *next;
+                    self.finish_active(topic);
+                }
+            }
+            let body = self.bodies.get_mut(&topic).expect("it was there");
+            body.pending.pop_front();
+        }
+        if self.open_files > OPEN_FILES_MAX {
+            self.close_file(topic);
+        }
+        Ok(())
+    }
+
+    /// Writes the frames at the front of what waits, up to the next other record.
+    fn write_run(&mut self, topic: TopicId) -> Result<()> {
+        let body = self.bodies.get_mut(&topic).expect("the caller found it");
+        let mut bytes = 0;
+        let run: Vec<Frame> = body
+            .pending
+            .iter()
+            .take(WRITE_FRAMES_MAX)
+            .map_while(|record| match record {
+                Record::Frame(frame) if bytes < WRITE_BYTES_MAX => {
+                    bytes += frame.bytes().len() as u64;
+                    Some(frame.clone())
+                }
+                _ => None,
+            })
+            .collect();
+        let header = self.prepare(topic, &run[0])?;
+        let body = self.bodies.get_mut(&topic).expect("the caller found it");
+        let active = body.active.as_mut().expect("it was just prepared");
+        let path = self.layout.segment(topic, active.first);
+        let file = active.file.as_ref().expect("it was just opened");
+        let header_bytes = header.as_ref().map(SegmentHeader::encode);
+        let parts = header_bytes.iter().map(Vec::as_slice);
+        let parts: Vec<&[u8]> = parts.chain(run.iter().map(|frame| &frame.bytes()[..])).collect();
+        file.write_at(&parts, active.position).map_err(Error::io("write", &path))?;
+        if let Some(header) = header {
+            active.position = HEADER_BYTES;
+            active.builder = Some(SegmentBuilder::new(&header));
+            body.segments += 1;
+            body.last_segment = active.first;
+            self.dirty_dirs.insert(topic);
+        }
+        self.dirty.insert((topic, active.first));
+        for frame in &run {
+            if let Some(builder) = &mut active.builder {
+                builder.add(frame, active.position);
+            }
+            active.position += frame.bytes().len() as u64;
+            body.state.append(frame);
+            body.pending.pop_front();
+        }
+        self.pending_bytes -= bytes;
+        show_filled(body);
+        Ok(())
+    }
+
+    /// Opens the segment that takes `first` next. Some: it is a new one, and this is its header.
+    fn prepare(&mut self, topic: TopicId, first: &Frame) -> Result<Option<SegmentHeader>> {
+        let body = self.bodies.get_mut(&topic).expect("the caller found it");
+        if let Some(active) = body.active.as_mut().filter(|active| active.position > 0) {
+            if active.file.is_some() {
+                return Ok(None);
+            }
+            let path = self.layout.segment(topic, active.first);
+            match open_active(&*self.disk, &path, active.position) {
+                Ok(file) => {
+                    active.file = Some(file);
+                    self.open_files += 1;
+                    return Ok(None);
+                }
+                // What is gone stays gone, and shows as a hole between two segments.
+                Err(error @ (Error::Missing { .. } | Error::Corrupt { .. })) => {
+                    self.problems.push(error)
+                }
+                Err(error) => return Err(error),
+            }
+            self.finish_active(topic);
+        }
+        let header = SegmentHeader {
+            topic,
+            first: first.base(),
+            created: first.receive_time(),
+            epoch: first.epoch(),
+            seal: seal_number(self.disk_id, topic, first.base()),
+        };
+        let body = self.bodies.get_mut(&topic).expect("the caller found it");
+        if body.active.is_none() {
+            let path = self.layout.segment(topic, header.first);
+            let file = open_new(&*self.disk, &path)?;
+            self.open_files += 1;
+            body.active =
+                Some(Active { first: header.first, position: 0, file: Some(file), builder: None });
+        }
+        Ok(Some(header))
+    }
+
+    fn seal(&mut self, topic: TopicId) -> Result<()> {
+        let body = self.bodies.get_mut(&topic).expect("the caller found it");
+        let Some(active) = &mut body.active else { return Ok(()) };
+        let path = self.layout.segment(topic, active.first);
+        let file = match &active.file {
+            Some(file) => Ok(Arc::clone(file)),
+            None => open_active(&*self.disk, &path, active.position),
+        };
+        let builder = active.builder.take();
+        let built = file.and_then(|file| {
+            let rebuild = || {
+                SegmentBuilder::rebuild(
+                    Arc::clone(&file),
+                    &path,
+                    topic,
+                    active.first,
+                    active.position,
+                )
+            };
+            Ok((Arc::clone(&file), builder.map_or_else(rebuild, Ok)?))
+        });
+        match built {
+            Ok((file, builder)) => {
+                let footer = builder.seal(&body.state.producers);
+                let len = active.position + footer.len() as u64;
+                let written = file
+                    .write_at(&[&footer], active.position)
+                    .and_then(|()| file.set_len(len))
+                    .map_err(Error::io("write", &path));
+                if let Err(error) = written {
+                    active.builder = Some(builder);
+                    return Err(error);
+                }
+                self.dirty.insert((topic, active.first));
+            }
+            // A footer would vouch for what can't be read: the file stays without one.
+            Err(error @ (Error::Corrupt { .. } | Error::Missing { .. })) => {
+                self.problems.push(error)
+            }
+            Err(error) => return Err(error),
+        }
+        self.finish_active(topic);
+        Ok(())
+    }
+
+    /// The active segment takes no more.
+    fn finish_active(&mut self, topic: TopicId) {
+        self.close_file(topic);
+        let body = self.bodies.get_mut(&topic).expect("the caller found it");
+        body.active = None;
+        let mut view = body.shared.view();
+        if let Some(last) = view.segments.last_mut() {
+            last.kind = SegmentKind::Finished;
+        }
+    }
+
+    fn close_file(&mut self, topic: TopicId) {
+        let active = self.bodies.get_mut(&topic).and_then(|body| body.active.as_mut());
+        if active.is_some_and(|active| active.file.take().is_some()) {
+            self.open_files -= 1;
+        }
+    }
+
+    /// Makes all that was written durable. An error is final (promise P7).
+    pub(crate) fn sync(&mut self) -> Result<()> {
+        if self.dirty.len() > SYNC_FILES_MAX || self.dirty_dirs.len() > SYNC_FILES_MAX {
+            let root = self.layout.root();
+            self.disk.sync_volume(root).map_err(Error::io("sync the volume of", root))?;
+        } else {
+            for (topic, first) in &self.dirty {
+                let path = self.layout.segment(*topic, *first);
+                self.disk
+                    .open(&path, Open::Write)
+                    .and_then(|file| file.sync_data())
+                    .map_err(Error::io("sync", &path))?;
+            }
+            for topic in &self.dirty_dirs {
+                let dir = self.layout.topic_dir(*topic);
+                self.disk.sync_dir(&dir).map_err(Error::io("sync", &dir))?;
+            }
+        }
+        self.dirty.clear();
+        self.dirty_dirs.clear();
+        Ok(())
+    }
+
+    /// The state of all logs; everything must be filled and synced.
+    pub(crate) fn checkpoint(
+        &self,
+        round: u64,
+        clean: bool,
+        written: TimeMs,
+        boot_id: [u8; 16],
+    ) -> Checkpoint {
+        assert!(self.waiting.is_empty() && self.dirty.is_empty(), "a checkpoint is behind a sync");
+        let logs = self.bodies.iter().map(|(topic, body)| body.checkpoint(*topic)).collect();
+        Checkpoint { disk_id: self.disk_id, round, clean, written, boot_id, logs }
+    }
+
+    /// Removes a log and its files. What of them is left after an error is removed by the next call.
+    pub(crate) fn delete(&mut self, topic: TopicId) -> Result<()> {
+        self.forget(topic);
+        let dir = self.layout.topic_dir(topic);
+        let topics = self.layout.topics_dir();
+        match self.disk.remove_dir_all(&dir) {
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                Err(Error::io("remove", &dir)(error))
+            }
+            _ => self.disk.sync_dir(&topics).map_err(Error::io("sync", &topics)),
+        }
+    }
+
+    /// Drops a log and leaves its files.
+    pub(crate) fn forget(&mut self, topic: TopicId) {
+        self.close_file(topic);
+        if let Some(body) = self.bodies.remove(&topic) {
+            let frames = body.pending.iter().map(|record| match record {
+                Record::Frame(frame) => frame.bytes().len() as u64,
+                _ => 0,
+            });
+            self.pending_bytes -= frames.sum::<u64>();
+            body.shared.set_closed(true);
+            let mut view = body.shared.view();
+            view.tail.clear();
+            view.segments.clear();
+        }
+        self.waiting.remove(&topic);
+        self.dirty.retain(|(of, _)| *of != topic);
+        self.dirty_dirs.remove(&topic);
+    }
+}
+
+fn show_filled(body: &Body) {
+    let active = body.active.as_ref().expect("frames were just written to it");
+    let kind = SegmentKind::Filling { end: body.state.end, position: active.position };
+    let segment = Segment { first: active.first, kind };
+    let mut view = body.shared.view();
+    match view.segments.last_mut() {
+        Some(last) if last.first == active.first => *last = segment,
+        _ => view.segments.push(segment),
+    }
+    view.filled = body.state.end;
+}
+
+/// Opens a segment that is gone on with.
+fn open_active(disk: &dyn Disk, path: &Path, position: u64) -> Result<Arc<dyn File>> {
+    let file = match disk.open(path, Open::Write) {
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            return Err(Error::Missing {
+                path: path.to_owned(),
+                what: "a segment that was not finished",
+            });
+        }
+        file => file.map_err(Error::io("open", path))?,
+    };
+    let len = file.len().map_err(Error::io("read", path))?;
+    if len < position {
+        let what = format!("the segment ends here, {position} bytes of it were synced");
+        return Err(Error::corrupt(path, len, what));
+    }
+    Ok(file)
+}
+
+/// Opens a segment that begins, without emptying what may be there under its name.
+fn open_new(disk: &dyn Disk, path: &Path) -> Result<Arc<dyn File>> {
+    match disk.open(path, Open::Write) {
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            disk.open(path, Open::Create).map_err(Error::io("create", path))
+        }
+        file => file.map_err(Error::io("open", path)),
+    }
+}
+
+/// The number that ties a segment's trailer to its header: one that producers can't know, and the same each time
+/// the segment is written. FNV-1a over the disk id, the topic id and the first offset.
+fn seal_number(disk_id: DiskId, topic: TopicId, first: Offset) -> u64 {
+    let offset = first.get().to_be_bytes();
+    let bytes = disk_id.as_bytes().iter().chain(topic.as_bytes()).chain(&offset);
+    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}

@@ -1,0 +1,442 @@
+//! The commit loop: one task that owns every log of a broker.
+//!
+//! ```text
+//!  appends ─▶ queue of each log ─▶ round: offsets, epochs, frames ─▶ journal: one write, one sync ─▶ acks
+//!                                   (fair among logs, bounded)                                    ├─▶ readers
+//!                                                                                                 └─▶ filler
+//! ```
+//!
+//! As soon as one round is synced, whatever has queued meanwhile is the next. A log's items are taken in their order;
+//! logs take turns. Nothing is visible, and nobody is told, before the log's level is reached. After a failed sync the
+//! loop answers everything with [`Error::Stopped`] and never writes again (promise P7).
+
+mod live;
+mod round;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use danube_env::Env;
+use danube_model::{Batch, Durability, Epoch, GapReason, Offset, TopicId};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
+
+pub(crate) use self::live::Live;
+use crate::config::Config;
+use crate::error::{Error, Result};
+use crate::fill::{Feedback, Fill, Full, Said};
+use crate::journal::writer::Journal;
+use crate::shared::{Shared, Tail};
+
+/// Commands that wait for the loop at most; those who send more wait.
+pub(crate) const COMMANDS_MAX: usize = 16 * 1024;
+/// Commands taken between two rounds at most.
+const TAKE_MAX: usize = 4096;
+
+/// What an append was given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Appended {
+    /// Offset of the batch's first record.
+    pub base: Offset,
+    /// Offset behind its last record.
+    pub next: Offset,
+    /// Epoch under which the log is open.
+    pub epoch: Epoch,
+    /// The level that was reached.
+    pub level: Durability,
+    /// The batch had been stored before; these are the offsets it got then.
+    pub duplicate: bool,
+}
+
+/// How a log is opened.
+#[derive(Clone, Copy, Debug)]
+pub struct OpenLog {
+    /// Whose log.
+    pub topic: TopicId,
+    /// The new epoch, above every earlier one.
+    pub epoch: Epoch,
+    /// Level at which appends are acknowledged.
+    pub level: Durability,
+    /// No offset at or above it is assigned.
+    pub ceiling: Offset,
+    /// Where to go on, and why, if the end of the log is not proven: the ceiling under which the last owner wrote.
+    pub resume: Option<(Offset, GapReason)>,
+}
+
+pub(crate) type Answer<T> = oneshot::Sender<Result<T>>;
+
+/// One thing to do in one log, in the order of its queue.
+pub(crate) enum Item {
+    Append {
+        epoch: Epoch,
+        batch: Batch,
+        room: OwnedSemaphorePermit,
+        done: Answer<Appended>,
+    },
+    Open {
+        open: OpenLog,
+        done: Answer<()>,
+    },
+    Close {
+        epoch: Epoch,
+        done: Answer<()>,
+    },
+    Delete {
+        done: Answer<()>,
+    },
+    /// The segment is old enough.
+    Seal,
+}
+
+/// What the loop is asked.
+pub(crate) enum Command {
+    Item {
+        topic: TopicId,
+        item: Item,
+    },
+    Create {
+        shared: Arc<Shared>,
+        done: Answer<()>,
+    },
+    RaiseCeiling {
+        topic: TopicId,
+        epoch: Epoch,
+        ceiling: Offset,
+    },
+    /// Finish what is queued, close all logs, take a checkpoint, and end.
+    Stop {
+        done: Answer<()>,
+    },
+}
+
+/// The loop's own state.
+pub(crate) struct Committer {
+    pub(crate) env: Env,
+    pub(crate) config: Config,
+    pub(crate) journal: Journal,
+    pub(crate) journal_file_bytes: u64,
+    pub(crate) checkpoint_bytes: u64,
+    pub(crate) logs: BTreeMap<TopicId, Live>,
+    /// Logs whose queue is not empty, in turn.
+    pub(crate) ready: VecDeque<TopicId>,
+    /// Logs that grew since the last sync.
+    pub(crate) unsynced: BTreeSet<TopicId>,
+    pub(crate) tail: Tail,
+    pub(crate) filler: mpsc::Sender<Fill>,
+    pub(crate) feedback: Feedback,
+    /// Memory for frames that are not in segments, in KiB.
+    pub(crate) fill_room: Arc<Semaphore>,
+    pub(crate) fill_room_kib: u32,
+    pub(crate) full: Option<Full>,
+    /// The room in the journal at which the next batch did not fit.
+    pub(crate) blocked_at: Option<u64>,
+    pub(crate) stopped: watch::Sender<Option<Error>>,
+    pub(crate) timers: Timers,
+    /// Bytes of rounds since the last checkpoint was asked for.
+    pub(crate) uncheckpointed: u64,
+    /// The round of a checkpoint that was asked for and is not there yet.
+    pub(crate) checkpointing: Option<u64>,
+}
+
+/// When something is due, by the monotonic clock.
+#[derive(Default)]
+pub(crate) struct Timers {
+    /// Rounds of `page_cache` logs want a sync.
+    sync: Option<Duration>,
+    /// The last synced round wants to be entered.
+    quiet: Option<Duration>,
+    /// Segments are looked at for their age.
+    age: Duration,
+}
+
+impl Committer {
+    /// Runs until it is told to stop, or until all handles are gone. Owned and joined by the store.
+    pub(crate) async fn run(mut self, mut commands: mpsc::Receiver<Command>) {
+        let ended = match self.work(&mut commands).await {
+            Ok(done) => done,
+            Err(error) => {
+                self.fail(error);
+                None
+            }
+        };
+        if let Some(done) = ended {
+            let result = self.finish().await;
+            if let Err(error) = &result {
+                self.fail(error.clone());
+            }
+            let _ = done.send(result);
+        }
+        self.refuse_all(&mut commands).await;
+    }
+
+    /// Round after round; returns who asked to stop.
+    async fn work(&mut self, commands: &mut mpsc::Receiver<Command>) -> Result<Option<Answer<()>>> {
+        let mut taken = Vec::new();
+        loop {
+            if self.ready.is_empty() || !self.has_room() {
+                let due = self.timers.next(self.env.clock.monotonic());
+                tokio::select! {
+                    biased;
+                    count = commands.recv_many(&mut taken, TAKE_MAX) => if count == 0 { return Ok(None) },
+                    () = self.feedback.news() => {}
+                    () = self.env.clock.sleep(due) => {}
+                }
+            } else {
+                while taken.len() < TAKE_MAX
+                    && let Ok(command) = commands.try_recv()
+                {
+                    taken.push(command);
+                }
+            }
+            self.env.spawn.interleave().await;
+            self.hear(self.feedback.take())?;
+            let mut stop = None;
+            for command in taken.drain(..) {
+                stop = self.obey(command).await.or(stop);
+            }
+            self.check_timers()?;
+            if let Some(done) = stop {
+                return Ok(Some(done));
+            }
+            if self.full.is_some() {
+                self.refuse_appends();
+            }
+            if !self.ready.is_empty() && self.has_room() {
+                self.round().await?;
+            }
+            self.make_room().await;
+        }
+    }
+
+    /// Whether the next round can be written: in the journal and in memory.
+    fn has_room(&self) -> bool {
+        let room = self.journal.room();
+        self.blocked_at.map_or(room > 0, |blocked| room > blocked)
+            && self.fill_room.available_permits() > self.fill_room_kib as usize / 2
+    }
+
+    async fn obey(&mut self, command: Command) -> Option<Answer<()>> {
+        match command {
+            Command::Item { topic, item } => self.enqueue(topic, item),
+            Command::Create { shared, done } => {
+                self.logs.entry(shared.topic).or_insert_with(|| Live::empty(Arc::clone(&shared)));
+                self.tell_filler(Fill::Create(shared)).await;
+                let _ = done.send(Ok(()));
+            }
+            Command::RaiseCeiling { topic, epoch, ceiling } => {
+                if let Some(live) = self.logs.get_mut(&topic).filter(|live| live.is_open(epoch)) {
+                    live.ceiling = live.ceiling.max(ceiling);
+                }
+            }
+            Command::Stop { done } => return Some(done),
+        }
+        None
+    }
+
+    fn enqueue(&mut self, topic: TopicId, item: Item) {
+        match self.logs.get_mut(&topic) {
+            Some(live) => {
+                if live.queue.is_empty() {
+                    self.ready.push_back(topic);
+                }
+                live.queue.push_back(item);
+            }
+            None => item.refuse(Error::NoLog { topic }),
+        }
+    }
+
+    fn hear(&mut self, said: Said) -> Result<()> {
+        if let Some(error) = said.failed {
+            return Err(error);
+        }
+        if let Some(made) = said.file_made {
+            self.journal.file_made(made);
+        }
+        if let Some(round) = said.checkpointed {
+            self.journal.release(round);
+            self.checkpointing.take_if(|asked| *asked <= round);
+        }
+        if let Some(full) = said.full {
+            if full.is_some() != self.full.is_some() {
+                match &full {
+                    Some(full) => tracing::warn!(?full, "storage is full, messages are refused"),
+                    None => tracing::info!("storage has room again"),
+                }
+            }
+            self.full = full;
+        }
+        if said.filled {
+            self.tail.evict();
+        }
+        Ok(())
+    }
+
+    /// The volume is full: what would grow a log is refused, before it has an offset.
+    fn refuse_appends(&mut self) {
+        let Some(full) = &self.full else { return };
+        for topic in &self.ready {
+            let live = self.logs.get_mut(topic).expect("a ready log is known");
+            let queue = std::mem::take(&mut live.queue);
+            let (refused, kept) =
+                queue.into_iter().partition(|item| matches!(item, Item::Append { .. }));
+            live.queue = kept;
+            for item in VecDeque::into_iter(refused) {
+                item.refuse(Error::StorageFull {
+                    path: full.path.clone(),
+                    available: full.available,
+                    reserve: full.reserve,
+                });
+            }
+        }
+        let logs = &self.logs;
+        self.ready.retain(|topic| !logs[topic].queue.is_empty());
+    }
+
+    /// Asks the filler ahead of need for journal files and checkpoints.
+    async fn make_room(&mut self) {
+        if let Some(index) = self.journal.file_to_make() {
+            self.tell_filler(Fill::MakeFile { index, bytes: self.journal_file_bytes }).await;
+        }
+        let wanted = self.uncheckpointed >= self.checkpoint_bytes
+            || self.journal.wants_checkpoint()
+            || self.blocked_at.is_some();
+        if wanted && self.checkpointing.is_none() {
+            self.ask_for_checkpoint(false).await;
+        }
+    }
+
+    async fn ask_for_checkpoint(&mut self, clean: bool) {
+        let round = self.journal.last_round();
+        self.checkpointing = Some(round);
+        self.uncheckpointed = 0;
+        self.tell_filler(Fill::Checkpoint { round, clean }).await;
+    }
+
+    async fn tell_filler(&mut self, fill: Fill) {
+        // The filler is gone only when it panicked; its task's owner says so.
+        let _ = self.filler.send(fill).await;
+    }
+
+    fn check_timers(&mut self) -> Result<()> {
+        let now = self.env.clock.monotonic();
+        if self.timers.sync.is_some_and(|due| due <= now) {
+            self.sync(now)?;
+        }
+        if self.timers.quiet.is_some_and(|due| due <= now) {
+            self.timers.quiet = None;
+            if self.journal.is_unentered() && self.journal.room() > 0 {
+                self.journal.write(Vec::new(), &[], self.env.clock.wall_ms())?;
+                self.sync(now)?;
+                self.timers.quiet = None;
+            }
+        }
+        if self.timers.age <= now {
+            self.timers.age = now + self.age_check();
+            self.seal_old();
+        }
+        Ok(())
+    }
+
+    fn age_check(&self) -> Duration {
+        (self.config.segment_age.min(self.config.segment_age_max) / 4).min(Duration::from_secs(60))
+    }
+
+    fn seal_old(&mut self) {
+        let now = self.env.clock.wall_ms();
+        let old: Vec<_> = self
+            .logs
+            .iter()
+            .filter(|(_, live)| live.is_old(&self.config, now))
+            .map(|(topic, _)| *topic)
+            .collect();
+        for topic in old {
+            self.enqueue(topic, Item::Seal);
+        }
+    }
+
+    /// A clean stop: everything queued, every log closed, a checkpoint.
+    async fn finish(&mut self) -> Result<()> {
+        let open: Vec<_> = self
+            .logs
+            .iter()
+            .filter(|(_, live)| live.state.open)
+            .map(|(topic, live)| (*topic, live.state.epoch))
+            .collect();
+        for (topic, epoch) in open {
+            let (done, _) = oneshot::channel();
+            self.enqueue(topic, Item::Close { epoch, done });
+        }
+        while !self.ready.is_empty() {
+            if self.has_room() {
+                self.round().await?;
+                self.make_room().await;
+            } else {
+                self.feedback.news().await;
+            }
+            self.hear(self.feedback.take())?;
+            self.refuse_appends();
+        }
+        while self.checkpointing.is_some() {
+            self.feedback.news().await;
+            self.hear(self.feedback.take())?;
+        }
+        self.ask_for_checkpoint(true).await;
+        while self.checkpointing.is_some() && self.full.is_none() {
+            self.feedback.news().await;
+            self.hear(self.feedback.take())?;
+        }
+        Ok(())
+    }
+
+    fn fail(&mut self, error: Error) {
+        tracing::error!(%error, source = ?std::error::Error::source(&error), "storage stops: nothing more is acknowledged on this disk");
+        self.stopped.send_replace(Some(error));
+        for live in self.logs.values_mut() {
+            live.shared.set_closed(true);
+        }
+    }
+
+    /// Answers whatever is left and whatever comes.
+    async fn refuse_all(mut self, commands: &mut mpsc::Receiver<Command>) {
+        let error = match &*self.stopped.borrow() {
+            Some(error) => Error::Stopped { why: error.to_string().into() },
+            None => Error::Closing,
+        };
+        for live in self.logs.values_mut() {
+            live.shared.set_closed(true);
+            live.queue.drain(..).for_each(|item| item.refuse(error.clone()));
+        }
+        drop(self);
+        commands.close();
+        while let Some(command) = commands.recv().await {
+            match command {
+                Command::Item { item, .. } => item.refuse(error.clone()),
+                Command::Create { done, .. } | Command::Stop { done } => {
+                    let _ = done.send(Err(error.clone()));
+                }
+                Command::RaiseCeiling { .. } => {}
+            }
+        }
+    }
+}
+
+impl Item {
+    /// Answers that it was not done. Whoever waits may be gone.
+    fn refuse(self, error: Error) {
+        match self {
+            Self::Append { done, .. } => drop(done.send(Err(error))),
+            Self::Open { done, .. } | Self::Close { done, .. } | Self::Delete { done } => {
+                drop(done.send(Err(error)));
+            }
+            Self::Seal => {}
+        }
+    }
+}
+
+impl Timers {
+    /// How long until something is due.
+    fn next(&self, now: Duration) -> Duration {
+        let due = [self.sync, self.quiet].into_iter().flatten().fold(self.age, Duration::min);
+        due.saturating_sub(now)
+    }
+}

@@ -1,0 +1,212 @@
+//! The filler: writes what the journal holds to segments, takes checkpoints, and makes journal files.
+//!
+//! It hears of every round from the commit loop, in order, and answers through [`Feedback`], which never blocks: so
+//! the two can't wait for each other in a circle.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use danube_env::Env;
+use danube_model::{TimeMs, TopicId};
+use tokio::sync::{Notify, OwnedSemaphorePermit, mpsc, oneshot};
+
+use crate::bodies::{Bodies, Body, Record};
+use crate::checkpoint;
+use crate::error::{Error, Result};
+use crate::journal::writer;
+use crate::layout::Layout;
+use crate::shared::Shared;
+
+/// What the filler is told.
+pub(crate) enum Fill {
+    /// A round is in the journal.
+    Round {
+        records: Vec<(TopicId, Record)>,
+        /// Room for its frames; given back when they are in segments.
+        room: Option<OwnedSemaphorePermit>,
+    },
+    /// A log begins.
+    Create(Arc<Shared>),
+    /// A log's deletion is durable: remove its files.
+    Delete { topic: TopicId, done: oneshot::Sender<Result<()>> },
+    /// Put everything up to `round` into segments, synced, and say so in a checkpoint.
+    Checkpoint { round: u64, clean: bool },
+    /// Make a journal file.
+    MakeFile { index: u32, bytes: u64 },
+}
+
+/// What the filler has to say.
+#[derive(Debug, Default)]
+pub(crate) struct Said {
+    /// Round of the newest checkpoint.
+    pub(crate) checkpointed: Option<u64>,
+    /// A journal file was made, or could not be.
+    pub(crate) file_made: Option<Option<u32>>,
+    /// The volume is full, or not any more.
+    pub(crate) full: Option<Option<Full>>,
+    /// Something was written to segments: room in memory.
+    pub(crate) filled: bool,
+    /// The disk can't be trusted any more.
+    pub(crate) failed: Option<Error>,
+}
+
+/// A volume without room.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Full {
+    pub(crate) path: PathBuf,
+    pub(crate) available: u64,
+    pub(crate) reserve: u64,
+}
+
+/// From the filler to the commit loop.
+#[derive(Clone, Default)]
+pub(crate) struct Feedback {
+    said: Arc<Mutex<Said>>,
+    news: Arc<Notify>,
+}
+
+impl Feedback {
+    fn say(&self, change: impl FnOnce(&mut Said)) {
+        change(&mut self.lock());
+        self.news.notify_one();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Said> {
+        self.said.lock().expect("nothing panics while it holds the feedback")
+    }
+
+    /// What was said since the last call.
+    pub(crate) fn take(&self) -> Said {
+        std::mem::take(&mut self.lock())
+    }
+
+    /// Completes when something was said since the last time. Cancel safe.
+    pub(crate) async fn news(&self) {
+        self.news.notified().await;
+    }
+}
+
+/// The filler's own state.
+pub(crate) struct Filler {
+    pub(crate) env: Env,
+    pub(crate) layout: Layout,
+    pub(crate) boot_id: [u8; 16],
+    pub(crate) bodies: Bodies,
+    /// Frames are written to segments when so many bytes of them wait.
+    pub(crate) fill_bytes: u64,
+    pub(crate) reserve: u64,
+    pub(crate) space_check: Duration,
+    pub(crate) feedback: Feedback,
+}
+
+impl Filler {
+    /// Runs until the commit loop is gone. Owned and joined by the store.
+    pub(crate) async fn run(mut self, mut told: mpsc::Receiver<Fill>) {
+        let mut rooms = Vec::new();
+        let mut full = self.check_space();
+        let mut checkpoint = None;
+        loop {
+            let again = full.is_some() || checkpoint.is_some();
+            let next = tokio::select! {
+                biased;
+                next = told.recv() => next,
+                () = self.env.clock.sleep(self.space_check), if again => Some(Fill::Round { records: vec![], room: None }),
+            };
+            self.env.spawn.interleave().await;
+            let Some(next) = next else { return };
+            match next {
+                Fill::Round { records, room } => {
+                    rooms.extend(room);
+                    for (topic, record) in records {
+                        self.bodies.push(topic, record);
+                    }
+                }
+                Fill::Create(shared) => self.bodies.insert(shared.topic, Body::empty(shared)),
+                Fill::Delete { topic, done } => {
+                    // Whoever asked may be gone; the files are removed all the same.
+                    let _ = done.send(self.bodies.delete(topic));
+                }
+                Fill::Checkpoint { round, clean } => checkpoint = Some((round, clean)),
+                Fill::MakeFile { index, bytes } => self.make_file(index, bytes),
+            }
+            let held: usize = rooms.iter().map(OwnedSemaphorePermit::num_permits).sum();
+            let waiting = self.bodies.pending_bytes().max(held as u64 * 1024);
+            if waiting >= self.fill_bytes || checkpoint.is_some() || full.is_some() {
+                let result = self.bodies.fill();
+                full = match &result {
+                    Ok(()) => self.check_space(),
+                    Err(error) => {
+                        tracing::warn!(%error, source = ?std::error::Error::source(error), "segments can't be written");
+                        Some(self.full())
+                    }
+                };
+                if result.is_ok() {
+                    rooms.clear();
+                    self.feedback.say(|said| said.filled = true);
+                    if let Some((round, clean)) = checkpoint.take()
+                        && let Err(retry) = self.take_checkpoint(round, clean)
+                    {
+                        checkpoint = retry;
+                        full = Some(self.full());
+                    }
+                }
+                let now = full.clone();
+                self.feedback.say(|said| said.full = Some(now));
+            }
+        }
+    }
+
+    /// Err: it is to be tried again when there is room (what is in it), or never (None; the store stops).
+    fn take_checkpoint(&mut self, round: u64, clean: bool) -> Result<(), Option<(u64, bool)>> {
+        if let Err(error) = self.bodies.sync() {
+            self.feedback.say(|said| said.failed = Some(error));
+            return Err(None);
+        }
+        for problem in std::mem::take(&mut self.bodies.problems) {
+            tracing::error!(error = %problem, "a segment can't be sealed");
+        }
+        let written = TimeMs::new(self.env.clock.wall_ms());
+        let checkpoint = self.bodies.checkpoint(round, clean, written, self.boot_id);
+        match checkpoint::write(&*self.env.disk, &self.layout, &checkpoint) {
+            Ok(()) => {
+                self.feedback.say(|said| said.checkpointed = Some(round));
+                Ok(())
+            }
+            Err(error) if is_full(&error) => Err(Some((round, clean))),
+            Err(error) => {
+                self.feedback.say(|said| said.failed = Some(error));
+                Err(None)
+            }
+        }
+    }
+
+    fn make_file(&self, index: u32, bytes: u64) {
+        let made = writer::make_file(&*self.env.disk, &self.layout, index, bytes);
+        if let Err(error) = &made {
+            tracing::warn!(%error, "a journal file can't be made");
+        }
+        self.feedback.say(|said| said.file_made = Some(made.ok().map(|()| index)));
+    }
+
+    fn check_space(&self) -> Option<Full> {
+        let full = self.full();
+        (full.available < self.reserve).then_some(full)
+    }
+
+    fn full(&self) -> Full {
+        let root = self.layout.root();
+        let available = self.env.disk.space(root).map_or(0, |space| space.available);
+        Full { path: root.to_owned(), available, reserve: self.reserve }
+    }
+}
+
+/// Whether the volume had no room; anything else that fails a sync or a rename is final.
+fn is_full(error: &Error) -> bool {
+    match error {
+        Error::Io { action, source, .. } => {
+            *action != "sync" && source.kind() == std::io::ErrorKind::StorageFull
+        }
+        _ => false,
+    }
+}

@@ -1,0 +1,220 @@
+//! Reads one log from any place to its durable end, and goes on as it grows.
+//!
+//! A reader plans one piece at a time from present facts: memory, else a file; then it plans again. So boundaries
+//! may move while it is open and it does not notice. It yields frames, and says where there is none: a gap, offsets
+//! that retention removed, or damage. What lies behind these is read all the same.
+//!
+//! ```text
+//!  offset ─▶ in the tail? ─ yes ─▶ frames from memory
+//!               │ no
+//!               └─▶ segment that holds it ─▶ `chunk`: a piece of the file, checked ─▶ frames
+//! ```
+
+mod chunk;
+
+use std::collections::VecDeque;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use danube_env::blocking;
+use danube_model::{Frame, Offset, TimeMs};
+
+use self::chunk::Cursor;
+use crate::error::{Error, Result};
+use crate::shared::{Ends, Segment, Shared};
+use crate::store::Store;
+
+/// Bytes that are taken from memory or a file at once, about.
+const PIECE_BYTES: usize = 256 * 1024;
+
+/// Where a reader begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Start {
+    /// At the first offset still held.
+    Earliest,
+    /// At the durable end.
+    Latest,
+    /// At an offset. Below the start, what is gone is told first.
+    Offset(Offset),
+    /// At the first batch received at or after a time.
+    Time(TimeMs),
+}
+
+/// What a reader yields.
+#[derive(Clone, Debug)]
+pub enum Read {
+    /// A batch or a gap. The first one may begin below the offset asked for: batches are not cut.
+    Frame(Frame),
+    /// Offsets `from..to` were removed by retention.
+    Trimmed {
+        /// First offset that is gone.
+        from: Offset,
+        /// First offset that is there.
+        to: Offset,
+    },
+    /// Offsets `from..to` can't be read.
+    Damage(Damage),
+    /// There is no more below the durable end, which is this.
+    CaughtUp(Offset),
+}
+
+/// A range that can't be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Damage {
+    /// First offset that is lost.
+    pub from: Offset,
+    /// First offset behind it that can be read, or the end.
+    pub to: Offset,
+    /// The file that should have it.
+    pub path: PathBuf,
+    /// Where in it.
+    pub position: u64,
+    /// What is wrong.
+    pub why: String,
+}
+
+/// Reads a log in order.
+pub struct Reader {
+    store: Store,
+    shared: Arc<Shared>,
+    /// What is yielded next begins here.
+    offset: Offset,
+    ready: VecDeque<Read>,
+    /// Where the last piece of a file ended.
+    cursor: Option<Cursor>,
+}
+
+impl Reader {
+    pub(crate) async fn open(store: Store, shared: Arc<Shared>, start: Start) -> Result<Self> {
+        let durable = shared.ends.borrow().durable;
+        let offset = match start {
+            Start::Earliest => shared.view().start,
+            Start::Latest => durable,
+            Start::Offset(offset) if offset > durable => {
+                let (topic, start) = (shared.topic, shared.view().start);
+                return Err(Error::OutOfRange { topic, offset, start, end: durable });
+            }
+            Start::Offset(offset) => offset,
+            Start::Time(time) => find_time(&store, &shared, time).await?.min(durable),
+        };
+        Ok(Self { store, shared, offset, ready: VecDeque::new(), cursor: None })
+    }
+
+    /// The next offset that is not yielded yet.
+    pub fn offset(&self) -> Offset {
+        self.offset
+    }
+
+    /// How far the log goes now.
+    pub fn ends(&self) -> Ends {
+        *self.shared.ends.borrow()
+    }
+
+    /// The next frame, or what there is in its place. Cancel safe: what was read and not yielded comes again.
+    pub async fn next(&mut self) -> Result<Read> {
+        loop {
+            if let Some(read) = self.ready.pop_front() {
+                self.offset = self.offset.max(read.next());
+                return Ok(read);
+            }
+            let durable = self.ends().durable;
+            if self.offset >= durable {
+                return Ok(Read::CaughtUp(durable));
+            }
+            match self.plan(durable) {
+                Plan::Ready(reads) => self.ready.extend(reads),
+                Plan::File { segment, limit } => {
+                    let (store, shared, from) =
+                        (self.store.clone(), Arc::clone(&self.shared), self.offset);
+                    let cursor = self.cursor.take();
+                    let (cursor, reads) = blocking(&*self.store.env().spawn, move || {
+                        let (disk, layout) = (&*store.env().disk, store.layout());
+                        let mut cursor =
+                            Cursor::at(cursor, disk, layout, shared.topic, &segment, from)?;
+                        let reads = cursor.piece(from, limit, PIECE_BYTES)?;
+                        Ok::<_, Error>((cursor, reads))
+                    })
+                    .await?;
+                    self.cursor = Some(cursor);
+                    self.ready.extend(reads);
+                }
+            }
+        }
+    }
+
+    /// Waits until there is more than was yielded, or the log is closed. Cancel safe.
+    pub async fn more(&mut self) -> Ends {
+        let mut seen = self.shared.ends.subscribe();
+        let offset = self.offset;
+        match seen.wait_for(|ends| ends.durable > offset || ends.closed).await {
+            Ok(ends) => *ends,
+            Err(_) => Ends { durable: offset, closed: true },
+        }
+    }
+
+    fn plan(&self, durable: Offset) -> Plan {
+        let view = self.shared.view();
+        if self.offset < view.start {
+            return Plan::Ready(vec![Read::Trimmed { from: self.offset, to: view.start }]);
+        }
+        if let Some(frames) = view.frames(self.offset, durable, PIECE_BYTES) {
+            assert!(!frames.is_empty(), "frames below the durable end are in memory up to it");
+            return Plan::Ready(frames.into_iter().map(Read::Frame).collect());
+        }
+        let behind = view.segments.partition_point(|segment| segment.first <= self.offset);
+        let next = view.segments.get(behind).map(|segment| segment.first);
+        let limit = next.unwrap_or(view.filled).min(durable);
+        match view.segments[..behind].last() {
+            Some(segment) => Plan::File { segment: segment.clone(), limit },
+            None => Plan::Ready(vec![Read::Damage(Damage {
+                from: self.offset,
+                to: limit,
+                path: self.store.layout().segment(self.shared.topic, self.offset),
+                position: 0,
+                why: "the segment is missing".to_owned(),
+            })]),
+        }
+    }
+}
+
+enum Plan {
+    Ready(Vec<Read>),
+    /// A piece of this file; offsets at or above `limit` are elsewhere.
+    File {
+        segment: Segment,
+        limit: Offset,
+    },
+}
+
+impl Read {
+    /// The offset behind it.
+    pub fn next(&self) -> Offset {
+        match self {
+            Self::Frame(frame) => frame.next(),
+            Self::Trimmed { to, .. } => *to,
+            Self::Damage(damage) => damage.to,
+            Self::CaughtUp(end) => *end,
+        }
+    }
+}
+
+/// The offset of the first frame received at `time` or later; where there is none, the end of what is in memory or files.
+async fn find_time(store: &Store, shared: &Arc<Shared>, time: TimeMs) -> Result<Offset> {
+    let segments = {
+        let view = shared.view();
+        if view.tail.front().is_some_and(|first| first.receive_time() < time) {
+            let at = view.tail.partition_point(|frame| frame.receive_time() < time);
+            return Ok(view.tail.get(at).map_or(Offset::MAX, |frame| frame.base()));
+        }
+        view.segments.clone()
+    };
+    let (store, shared) = (store.clone(), Arc::clone(shared));
+    let found = blocking(&*store.clone().env().spawn, move || {
+        chunk::find_time(&*store.env().disk, store.layout(), shared.topic, &segments, time)
+            .map(|found| (found, shared))
+    })
+    .await?;
+    let (found, shared) = found;
+    // Not in a file: the first frame in memory, if there is one, was received later.
+    Ok(found.unwrap_or_else(|| shared.view().filled))
+}

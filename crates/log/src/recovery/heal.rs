@@ -1,0 +1,55 @@
+//! Frames that the journal lost and a segment still has.
+
+use danube_env::Disk;
+use danube_env::disk::Open;
+use danube_model::{Epoch, Frame, Offset, TopicId};
+
+use crate::error::{Error, Result};
+use crate::layout::{self, Layout};
+use crate::segment::{HEADER_BYTES, Step, Walk};
+
+/// The frames that follow each other from `from` on, up to `to` if that is given, none of them of an epoch below
+/// `epoch`. Fewer, or none, where no segment has them.
+pub(super) fn frames(
+    disk: &dyn Disk,
+    layout: &Layout,
+    topic: TopicId,
+    epoch: Epoch,
+    from: Offset,
+    to: Option<Offset>,
+) -> Result<Vec<Frame>> {
+    let dir = layout.topic_dir(topic);
+    let entries = match disk.list(&dir) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries.map_err(Error::io("list", &dir))?,
+    };
+    let firsts: Vec<_> =
+        entries.iter().filter_map(|entry| layout::parse_segment(&entry.name)).collect();
+    let at = firsts.partition_point(|first| *first <= from).saturating_sub(1);
+    let mut found = Vec::new();
+    let mut end = from;
+    for first in &firsts[at..] {
+        let path = layout.segment(topic, *first);
+        let file = disk.open(&path, Open::Read).map_err(Error::io("open", &path))?;
+        let len = file.len().map_err(Error::io("read", &path))?;
+        let mut walk = Walk::new(file, &path, topic, HEADER_BYTES, len);
+        loop {
+            match walk.step()? {
+                Step::Frame { frame, .. } if frame.base() == end && frame.epoch() >= epoch => {
+                    if to.is_some_and(|to| frame.next() > to) {
+                        return Ok(found);
+                    }
+                    end = frame.next();
+                    found.push(frame);
+                    if to == Some(end) {
+                        return Ok(found);
+                    }
+                }
+                Step::Frame { frame, .. } if frame.base() > end => return Ok(found),
+                Step::Frame { .. } | Step::Damage(_) => {}
+                Step::End => break,
+            }
+        }
+    }
+    Ok(found)
+}

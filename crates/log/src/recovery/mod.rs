@@ -1,0 +1,215 @@
+//! From what a stop left on the disk to logs that can be opened (`docs/format.md` section 7).
+//!
+//! Invariants:
+//!
+//! * Nothing of the journal is written, and no file is cut or removed, before the new checkpoint is durable: a crash at any
+//!   step begins the same recovery again.
+//! * Everything above the old checkpoint is written to segments again and synced, whatever a segment shows in its
+//!   place: after a failed sync even a clean page proves nothing.
+//! * What was known to be synced is never taken for the end of a log.
+//!
+//! Reading order: this module, `replay` (which record counts), `heal` (what the journal lost), `residency` (whether
+//! the page cache is still the one that was written to).
+
+mod heal;
+mod replay;
+mod residency;
+
+use std::io::ErrorKind;
+
+use danube_env::{Disk, Env};
+use danube_model::{DiskId, Durability, TimeMs};
+
+use self::replay::{Finished, Replay};
+use self::residency::Residency;
+use crate::bodies::{Bodies, Body};
+use crate::checkpoint::{self, EndProof};
+use crate::error::{Error, Result};
+use crate::identity::{self, TopicIdentity};
+use crate::journal::scan::{self, Scan, Step};
+use crate::journal::writer::{self, Start};
+use crate::layout::{self, Layout, RootName};
+use crate::state::LogState;
+
+/// What a recovery found and did, for the operator.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    /// Rounds read from the journal.
+    pub rounds: u64,
+    /// Frames written again.
+    pub frames: u64,
+    /// Heads or frames that were damaged in one place and found in another.
+    pub healed: Vec<Error>,
+    /// What was cut: it was never acknowledged at a level that survives.
+    pub cut: Vec<Error>,
+    /// Ranges that are lost: they read as damage until an operator accepts them as gaps.
+    pub damaged: Vec<Error>,
+    /// Odd things that were left alone.
+    pub problems: Vec<Error>,
+    /// Whether the page cache is proven to be the one that was last written to.
+    pub page_cache_proven: bool,
+}
+
+/// A hot tier that is ready to go on.
+pub(crate) struct Recovered {
+    pub(crate) disk_id: DiskId,
+    pub(crate) boot_id: [u8; 16],
+    pub(crate) bodies: Bodies,
+    pub(crate) journal: Start,
+    pub(crate) report: Report,
+}
+
+/// Recovers the hot tier in `layout`, making it if the directory is new. Blocks.
+pub(crate) fn recover(env: &Env, layout: &Layout, file_bytes: u64) -> Result<Recovered> {
+    let disk = &*env.disk;
+    let boot_id = disk.boot_id().map_err(Error::io("find the boot id for", layout.root()))?;
+    // An earlier process may have made names in these directories and died before it synced them.
+    for dir in [layout.journal_dir(), layout.topics_dir()] {
+        disk.create_dir_all(&dir).map_err(Error::io("create", &dir))?;
+        disk.sync_dir(&dir).map_err(Error::io("sync", &dir))?;
+    }
+    disk.sync_dir(layout.root()).map_err(Error::io("sync", layout.root()))?;
+    let mut report = Report { problems: strange_names(disk, layout)?, ..Report::default() };
+
+    let read = checkpoint::read(disk, layout)?;
+    let disk_id =
+        identity::disk_id(env, layout, read.checkpoint.as_ref().map(|found| found.disk_id))?;
+    report.problems.extend(read.problems);
+    let same_boot = read.checkpoint.as_ref().is_some_and(|found| found.boot_id == boot_id);
+    let residency = Residency::look(disk, layout, boot_id, same_boot)?;
+
+    let found = scan::find(disk, layout, disk_id)?;
+    report.problems.extend(found.problems.iter().cloned());
+    let (round, logs) = match read.checkpoint {
+        Some(checkpoint) => (checkpoint.round, checkpoint.logs),
+        None if found.files.iter().any(|file| file.header.is_some()) => {
+            return Err(Error::Missing {
+                path: layout.checkpoint(layout::Copy::A),
+                what: NO_CHECKPOINT,
+            });
+        }
+        None => (0, Vec::new()),
+    };
+    let mut bodies = Bodies::new(env.disk.clone(), layout.clone(), disk_id);
+    for log in &logs {
+        bodies.insert(log.topic_id, Body::from_checkpoint(log));
+    }
+    add_new_logs(disk, layout, &mut bodies, &mut report)?;
+
+    let mut replay = Replay::new(disk, layout, &mut bodies, &mut report);
+    let mut scan = Scan::new(disk, layout, &found, round + 1);
+    let (last, end) = loop {
+        match scan.step()? {
+            Step::Round(read) => {
+                if let Err(cut) = replay.round(&read, &scan)? {
+                    break (read.head.round - 1, cut);
+                }
+            }
+            Step::Lost { first, next, path, position, why } => {
+                replay.lost(first, next, Error::corrupt(path, position, why));
+            }
+            Step::End { round, path, position, cut } => {
+                if let (Some(path), Some(cut)) = (&path, cut) {
+                    replay.report.cut.push(Error::corrupt(path, position, cut));
+                }
+                break (round - 1, path.map(|path| (path, position)));
+            }
+        }
+    };
+    let Finished { unsynced, damaged, deleted } = replay.finish()?;
+    report.page_cache_proven = residency.proves(unsynced.as_ref(), end.as_ref());
+    bodies.fill()?;
+    for (topic, body) in bodies.iter_mut() {
+        body.state.end_proof =
+            judge_end(&body.state, report.page_cache_proven, damaged.contains(&topic));
+    }
+    bodies.sync()?;
+    let written = TimeMs::new(env.clock.wall_ms());
+    checkpoint::write(disk, layout, &bodies.checkpoint(last, false, written, boot_id))?;
+    for topic in deleted {
+        bodies.delete(topic)?;
+    }
+    residency.forget(disk, layout)?;
+    let journal = journal_start(disk, layout, &found, file_bytes, last + 1)?;
+    Ok(Recovered { disk_id, boot_id, bodies, journal, report })
+}
+
+const NO_CHECKPOINT: &str = "both copies of the checkpoint are gone while the journal is there; \
+     restore one of them from a copy of this directory";
+
+/// A log that was open at `page_cache` may have lost acknowledged frames with the page cache.
+fn judge_end(state: &LogState, page_cache_proven: bool, damaged: bool) -> EndProof {
+    let rests_on_page_cache = state.open && state.level == Durability::PageCache;
+    match state.end_proof {
+        _ if damaged => EndProof::Damaged,
+        EndProof::Proven if rests_on_page_cache && !page_cache_proven => EndProof::Unproven,
+        proof => proof,
+    }
+}
+
+/// Logs that have a directory and are in no checkpoint yet. One without its `topic` file was never finished: whoever
+/// creates it goes on with it.
+fn add_new_logs(
+    disk: &dyn Disk,
+    layout: &Layout,
+    bodies: &mut Bodies,
+    report: &mut Report,
+) -> Result<()> {
+    let dir = layout.topics_dir();
+    for entry in disk.list(&dir).map_err(Error::io("list", &dir))? {
+        match layout::parse_topic(&entry.name) {
+            Some(topic) if entry.is_dir => {
+                if bodies.get(topic).is_none() && TopicIdentity::read(disk, layout, topic)?.is_some() {
+                    bodies.insert(topic, Body::new(topic));
+                }
+            }
+            _ => {
+                let path = dir.join(&entry.name);
+                report.problems.push(Error::corrupt(path, 0, "not the directory of a topic"));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn strange_names(disk: &dyn Disk, layout: &Layout) -> Result<Vec<Error>> {
+    let root = layout.root();
+    let entries = disk.list(root).map_err(Error::io("list", root))?;
+    let strange = entries
+        .iter()
+        .filter(|entry| matches!(layout::parse_root(&entry.name), RootName::Other))
+        .map(|entry| Error::corrupt(root.join(&entry.name), 0, "not a file of a hot tier"));
+    Ok(strange.collect())
+}
+
+/// All files of the right size are free; others are made anew under their own names.
+fn journal_start(
+    disk: &dyn Disk,
+    layout: &Layout,
+    found: &scan::Found,
+    file_bytes: u64,
+    round: u64,
+) -> Result<Start> {
+    let generations =
+        found.files.iter().filter_map(|file| file.header).map(|header| header.generation);
+    let generation = generations.max().map_or(1, |last| last + 1);
+    let mut files = Vec::new();
+    for file in &found.files {
+        if file.len == file_bytes {
+            files.push(file.index);
+        } else {
+            let path = layout.journal_file(file.index);
+            match disk.remove_file(&path) {
+                Err(error) if error.kind() != ErrorKind::NotFound => {
+                    return Err(Error::io("remove", &path)(error));
+                }
+                _ => {}
+            }
+        }
+    }
+    if files.is_empty() {
+        writer::make_file(disk, layout, 1, file_bytes)?;
+        files.push(1);
+    }
+    Ok(Start { generation, round, files })
+}

@@ -1,0 +1,150 @@
+//! What the two loops show to readers: where a log ends, its newest frames, and its files.
+//!
+//! ```text
+//!  offsets   start                    filled                    durable     end
+//!            ├────── segments ────────────┤
+//!                                 ├────── tail (frames in memory) ────────────┤
+//! ```
+//!
+//! Invariant: every frame below the log's end is in the tail or in a segment. A frame leaves the tail only when it
+//! is in a segment.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use danube_model::{Frame, Offset, TopicId};
+use tokio::sync::watch;
+
+/// How far a log goes, for those who wait for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ends {
+    /// What the log's level has confirmed; readers stop here.
+    pub durable: Offset,
+    /// No more will come through this handle: the log was closed, deleted, or its disk failed.
+    pub closed: bool,
+}
+
+/// One log, shared between the loops and its readers.
+pub(crate) struct Shared {
+    pub(crate) topic: TopicId,
+    pub(crate) ends: watch::Sender<Ends>,
+    view: Mutex<View>,
+}
+
+/// Where frames can be found.
+#[derive(Debug, Default)]
+pub(crate) struct View {
+    pub(crate) start: Offset,
+    /// Every frame before it is in a segment.
+    pub(crate) filled: Offset,
+    /// In order. Offsets between one's end and the next one's first are damaged.
+    pub(crate) segments: Vec<Segment>,
+    pub(crate) tail: VecDeque<Frame>,
+}
+
+/// A file of the log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Segment {
+    pub(crate) first: Offset,
+    pub(crate) kind: SegmentKind,
+}
+
+/// What is known of a file's end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum SegmentKind {
+    /// Ends with a footer, or ended in damage: the file itself tells.
+    Finished,
+    /// Being filled: frames up to `end` lie before `position`.
+    Filling { end: Offset, position: u64 },
+}
+
+impl Shared {
+    pub(crate) fn new(topic: TopicId, start: Offset, end: Offset) -> Arc<Self> {
+        let ends = watch::Sender::new(Ends { durable: end, closed: true });
+        let view = Mutex::new(View { start, filled: end, ..View::default() });
+        Arc::new(Self { topic, ends, view })
+    }
+
+    pub(crate) fn view(&self) -> MutexGuard<'_, View> {
+        self.view.lock().expect("nothing panics while it holds the view")
+    }
+
+    /// Moves the durable end, never back.
+    pub(crate) fn durable(&self, end: Offset) {
+        self.ends.send_if_modified(|ends| {
+            let moved = ends.durable < end;
+            ends.durable = ends.durable.max(end);
+            moved
+        });
+    }
+
+    pub(crate) fn set_closed(&self, closed: bool) {
+        self.ends.send_if_modified(|ends| std::mem::replace(&mut ends.closed, closed) != closed);
+    }
+}
+
+impl View {
+    /// The frames in memory from the one that holds `offset` on, up to `durable` and about `bytes_max`; at least one.
+    /// None: `offset` is not in memory.
+    pub(crate) fn frames(
+        &self,
+        offset: Offset,
+        durable: Offset,
+        bytes_max: usize,
+    ) -> Option<Vec<Frame>> {
+        if self.tail.front().is_none_or(|first| offset < first.base()) {
+            return None;
+        }
+        let at = self.tail.partition_point(|frame| frame.next() <= offset);
+        let mut bytes = 0;
+        let take = self.tail.range(at..).take_while(|frame| {
+            let fits = bytes == 0 || bytes + frame.bytes().len() <= bytes_max;
+            bytes += frame.bytes().len();
+            fits && frame.next() <= durable
+        });
+        Some(take.cloned().collect())
+    }
+}
+
+/// The newest frames of all logs, in the order in which they came, under one budget of bytes.
+pub(crate) struct Tail {
+    frames: VecDeque<Kept>,
+    bytes: u64,
+    bytes_max: u64,
+}
+
+struct Kept {
+    shared: Arc<Shared>,
+    next: Offset,
+    bytes: u64,
+}
+
+impl Tail {
+    pub(crate) fn new(bytes_max: u64) -> Self {
+        Self { frames: VecDeque::new(), bytes: 0, bytes_max }
+    }
+
+    /// Adds a log's newest frame.
+    pub(crate) fn push(&mut self, shared: &Arc<Shared>, frame: Frame) {
+        let (next, bytes) = (frame.next(), frame.bytes().len() as u64);
+        shared.view().tail.push_back(frame);
+        self.bytes += bytes;
+        self.frames.push_back(Kept { shared: Arc::clone(shared), next, bytes });
+    }
+
+    /// Lets go of the oldest frames until the budget is kept, or until one is not in a segment.
+    pub(crate) fn evict(&mut self) {
+        while self.bytes > self.bytes_max {
+            let Some(kept) = self.frames.front() else { return };
+            let mut view = kept.shared.view();
+            if view.filled < kept.next && !view.tail.is_empty() {
+                return;
+            }
+            // A deleted log has let go of its frames already.
+            view.tail.pop_front_if(|frame| frame.next() <= kept.next);
+            drop(view);
+            self.bytes -= kept.bytes;
+            self.frames.pop_front();
+        }
+    }
+}

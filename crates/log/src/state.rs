@@ -1,0 +1,114 @@
+//! What follows from the records of one log, in their order. Pure; the commit loop, the filler and the recovery
+//! all go by it, so that they can't disagree.
+
+use danube_model::{Durability, Epoch, Frame, Offset, TimeMs, TopicId};
+
+use crate::checkpoint::{CheckpointLog, EndProof};
+use crate::producers::Producers;
+
+/// One log as its records have made it.
+#[derive(Clone, Debug)]
+pub(crate) struct LogState {
+    /// Whether it is open under `epoch`.
+    pub(crate) open: bool,
+    /// Of the last opening.
+    pub(crate) level: Durability,
+    pub(crate) end_proof: EndProof,
+    /// Of the last opening; zero if there was none.
+    pub(crate) epoch: Epoch,
+    /// First offset still held.
+    pub(crate) start: Offset,
+    /// Next offset to assign.
+    pub(crate) end: Offset,
+    /// Of the last frame.
+    pub(crate) last_receive_time: TimeMs,
+    pub(crate) producers: Producers,
+}
+
+impl Default for LogState {
+    fn default() -> Self {
+        Self {
+            open: false,
+            level: Durability::Disk,
+            end_proof: EndProof::Proven,
+            epoch: Epoch::ZERO,
+            start: Offset::ZERO,
+            end: Offset::ZERO,
+            last_receive_time: TimeMs::ZERO,
+            producers: Producers::default(),
+        }
+    }
+}
+
+impl LogState {
+    /// The log is open under `epoch` from here on. Whoever opens a log whose end is not proven goes on at its ceiling.
+    pub(crate) fn open(&mut self, epoch: Epoch, level: Durability) {
+        self.open = true;
+        self.end_proof = EndProof::Proven;
+        self.epoch = epoch;
+        self.level = level;
+    }
+
+    /// The log was closed under its epoch.
+    pub(crate) fn close(&mut self) {
+        self.open = false;
+    }
+
+    /// Whether it is open under this epoch.
+    pub(crate) fn is_open(&self, epoch: Epoch) -> bool {
+        self.open && self.epoch == epoch
+    }
+
+    /// Whether `frame` is the next one of this log.
+    pub(crate) fn follows(&self, frame: &Frame) -> bool {
+        self.is_open(frame.epoch()) && frame.base() == self.end
+    }
+
+    /// Takes the next frame.
+    pub(crate) fn append(&mut self, frame: &Frame) {
+        assert_eq!(frame.base(), self.end, "a log is dense");
+        if let Some(producer) = frame.producer() {
+            self.producers.record(&producer, frame.record_count(), frame.base());
+        }
+        self.end = frame.next();
+        self.last_receive_time = self.last_receive_time.max(frame.receive_time());
+    }
+
+    /// As a checkpoint has it.
+    pub(crate) fn from_checkpoint(log: &CheckpointLog) -> Self {
+        Self {
+            open: log.open,
+            level: log.level,
+            end_proof: log.end_proof,
+            epoch: log.epoch,
+            start: log.start,
+            end: log.end,
+            last_receive_time: log.last_receive_time,
+            producers: log.producers.clone(),
+        }
+    }
+
+    /// For a checkpoint, together with where its files stand.
+    pub(crate) fn to_checkpoint(
+        &self,
+        topic_id: TopicId,
+        segments: u32,
+        last_segment: Offset,
+        position: u64,
+    ) -> CheckpointLog {
+        CheckpointLog {
+            topic_id,
+            open: self.open,
+            level: self.level,
+            end_proof: self.end_proof,
+            epoch: self.epoch,
+            start: self.start,
+            end: self.end,
+            last_receive_time: self.last_receive_time,
+            segments,
+            last_segment,
+            position,
+            producers: self.producers.clone(),
+        }
+    }
+}

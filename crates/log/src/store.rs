@@ -1,0 +1,355 @@
+//! The hot tier of one broker: opens, creates and deletes logs, and owns the two loops.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use danube_env::disk::Lock;
+use danube_env::spawn::Running;
+use danube_env::{Env, blocking};
+use danube_model::{DiskId, Durability, Epoch, Offset, TopicId};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
+
+use crate::checkpoint::EndProof;
+use crate::commit::{COMMANDS_MAX, Command, Committer, Item, Live, OpenLog};
+use crate::config::{Config, Sizes};
+use crate::error::{Error, Result};
+use crate::files::{self, Behind};
+use crate::fill::{Feedback, Filler};
+use crate::identity::TopicIdentity;
+use crate::journal::writer::Journal;
+use crate::layout::{Layout, create_dir_durably};
+use crate::log::{Extent, Log};
+use crate::recovery::{self, Report};
+use crate::shared::{Shared, Tail};
+
+/// Rounds that wait for the filler at most.
+const ROUNDS_MAX: usize = 1024;
+
+/// The hot tier. Cheap to clone; it runs until [`Store::close`].
+#[derive(Clone)]
+pub struct Store {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    env: Env,
+    layout: Layout,
+    disk_id: DiskId,
+    commands: mpsc::Sender<Command>,
+    /// Bytes that may be queued, in KiB.
+    queue: Arc<Semaphore>,
+    queue_kib: u32,
+    stopped: watch::Receiver<Option<Error>>,
+    logs: Mutex<BTreeMap<TopicId, Known>>,
+    loops: Mutex<Vec<Running>>,
+    _lock: Box<dyn Lock>,
+}
+
+struct Known {
+    shared: Arc<Shared>,
+    /// Its files were listed.
+    found: bool,
+    facts: Facts,
+}
+
+/// What a store knows of a log that may not be open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Facts {
+    /// Of the last opening; zero if there was none.
+    pub epoch: Epoch,
+    /// Level of the last opening.
+    pub level: Durability,
+    /// What is known of where the log ends.
+    pub end_proof: EndProof,
+    /// Where the log ended when the store was opened.
+    pub end: Offset,
+}
+
+impl Store {
+    /// Opens the hot tier at `config.root`, recovering what the last stop left.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Busy`] if another process has it; [`Error::UnknownVersion`] for files of a newer build, which are left as they are;
+    /// [`Error::Missing`] or [`Error::Corrupt`] where starting would hide a loss.
+    pub async fn open(config: Config, env: Env) -> Result<(Self, Report)> {
+        let layout = Layout::new(&config.root);
+        let opening = (env.clone(), layout.clone(), config.clone());
+        let opened = blocking(&*env.spawn, move || {
+            let (env, layout, config) = opening;
+            let root = layout.root();
+            create_dir_durably(&*env.disk, root)?;
+            let lock = take_lock(&env, &layout)?;
+            let space = env.disk.space(root).map_err(Error::io("measure", root))?;
+            let sizes = Sizes::new(&config, space.total);
+            Ok((lock, sizes, recovery::recover(&env, &layout, sizes.file_bytes)?))
+        });
+        let (lock, sizes, recovered) = opened.await?;
+        let recovery::Recovered { disk_id, boot_id, bodies, journal, report } = recovered;
+        let known = |body: &crate::bodies::Body| Known {
+            shared: Arc::clone(&body.shared),
+            found: false,
+            facts: Facts {
+                epoch: body.state.epoch,
+                level: body.state.level,
+                end_proof: body.state.end_proof,
+                end: body.state.end,
+            },
+        };
+        let logs = bodies.iter().map(|(topic, body)| (topic, known(body))).collect();
+        let (commands, told) = mpsc::channel(COMMANDS_MAX);
+        let (filler_tell, filler_told) = mpsc::channel(ROUNDS_MAX);
+        let (stopped, stopped_seen) = watch::channel(None);
+        let feedback = Feedback::default();
+        let fill_room_kib = kib(config.tail_bytes / 2);
+        let committer = Committer {
+            env: env.clone(),
+            journal: Journal::new(
+                Arc::clone(&env.disk),
+                layout.clone(),
+                disk_id,
+                sizes.file_bytes,
+                sizes.files_max,
+                journal,
+            ),
+            journal_file_bytes: sizes.file_bytes,
+            checkpoint_bytes: sizes.checkpoint_bytes,
+            logs: bodies.iter().map(|(topic, body)| (topic, Live::recovered(body))).collect(),
+            ready: Default::default(),
+            unsynced: Default::default(),
+            tail: Tail::new(config.tail_bytes),
+            filler: filler_tell,
+            feedback: feedback.clone(),
+            fill_room: Arc::new(Semaphore::new(fill_room_kib as usize)),
+            fill_room_kib,
+            full: None,
+            blocked_at: None,
+            stopped,
+            timers: Default::default(),
+            uncheckpointed: 0,
+            checkpointing: None,
+            config: config.clone(),
+        };
+        let filler = Filler {
+            env: env.clone(),
+            layout: layout.clone(),
+            boot_id,
+            bodies,
+            fill_bytes: config.tail_bytes / 4,
+            reserve: sizes.reserve,
+            space_check: config.space_check,
+            feedback,
+        };
+        let loops = vec![
+            env.spawn.disk_thread("log-commit", Box::pin(committer.run(told))),
+            env.spawn.disk_thread("log-fill", Box::pin(filler.run(filler_told))),
+        ];
+        let queue_kib = kib(config.queue_bytes);
+        let inner = Inner {
+            layout,
+            disk_id,
+            commands,
+            queue: Arc::new(Semaphore::new(queue_kib as usize)),
+            queue_kib,
+            stopped: stopped_seen,
+            logs: Mutex::new(logs),
+            loops: Mutex::new(loops),
+            _lock: lock,
+            env,
+        };
+        Ok((Self { inner: Arc::new(inner) }, report))
+    }
+
+    /// Identity of this hot tier, written once.
+    pub fn disk_id(&self) -> DiskId {
+        self.inner.disk_id
+    }
+
+    /// The logs on this disk.
+    pub fn topics(&self) -> Vec<TopicId> {
+        self.logs().keys().copied().collect()
+    }
+
+    /// What is known of a log; None if this disk has none.
+    pub fn facts(&self, topic: TopicId) -> Option<Facts> {
+        self.logs().get(&topic).map(|known| known.facts)
+    }
+
+    /// Makes the place of a new log, durably. Doing it again does nothing.
+    pub async fn create(&self, topic: TopicId, name: String) -> Result<()> {
+        if self.logs().contains_key(&topic) {
+            return Ok(());
+        }
+        let (env, layout) = (self.inner.env.clone(), self.inner.layout.clone());
+        blocking(&*self.inner.env.spawn, move || {
+            let dir = layout.topic_dir(topic);
+            env.disk.create_dir_all(&dir).map_err(Error::io("create", &dir))?;
+            TopicIdentity::new(topic, name).write(&*env.disk, &layout)?;
+            let topics = layout.topics_dir();
+            env.disk.sync_dir(&topics).map_err(Error::io("sync", &topics))
+        })
+        .await?;
+        let shared = Shared::new(topic, Offset::ZERO, Offset::ZERO);
+        let (done, answer) = oneshot::channel();
+        self.command(Command::Create { shared: Arc::clone(&shared), done }).await?;
+        answer.await.map_err(|_| Error::Closing)??;
+        let facts = Facts {
+            epoch: Epoch::ZERO,
+            level: Durability::Disk,
+            end_proof: EndProof::Proven,
+            end: Offset::ZERO,
+        };
+        self.logs().entry(topic).or_insert(Known { shared, found: false, facts });
+        Ok(())
+    }
+
+    /// Opens a log under a new epoch.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoLog`] if this disk has none; [`Error::Fenced`] for an epoch that is not above the last one;
+    /// [`Error::UnprovenEnd`] if `resume` is needed and not given.
+    pub async fn open_log(&self, open: OpenLog) -> Result<Log> {
+        let topic = open.topic;
+        if !matches!(open.level, Durability::PageCache | Durability::Disk) {
+            return Err(Error::Level { level: open.level });
+        }
+        let shared = self.find_files(topic).await?;
+        let (done, answer) = oneshot::channel();
+        self.command(Command::Item { topic, item: Item::Open { open, done } }).await?;
+        answer.await.map_err(|_| Error::Closing)??;
+        if let Some(known) = self.logs().get_mut(&topic) {
+            known.facts.epoch = known.facts.epoch.max(open.epoch);
+            known.facts.level = open.level;
+            known.facts.end_proof = EndProof::Proven;
+        }
+        Ok(Log { store: self.clone(), shared, epoch: open.epoch, level: open.level })
+    }
+
+    async fn find_files(&self, topic: TopicId) -> Result<Arc<Shared>> {
+        let (shared, found, proof) = {
+            let logs = self.logs();
+            let known = logs.get(&topic).ok_or(Error::NoLog { topic })?;
+            (Arc::clone(&known.shared), known.found, known.facts.end_proof)
+        };
+        if !found {
+            let (disk, layout) = (Arc::clone(&self.inner.env.disk), self.inner.layout.clone());
+            let (listed, behind) = (
+                Arc::clone(&shared),
+                match proof {
+                    EndProof::Damaged => Behind::SetAside,
+                    EndProof::Proven | EndProof::Unproven => Behind::Remove,
+                },
+            );
+            let odd = blocking(&*self.inner.env.spawn, move || {
+                files::find(&*disk, &layout, &listed, behind)
+            })
+            .await?;
+            for error in odd {
+                tracing::warn!(%topic, %error, "a log's files are not as they were left");
+            }
+            if let Some(known) = self.logs().get_mut(&topic) {
+                known.found = true;
+            }
+        }
+        Ok(shared)
+    }
+
+    /// Deletes a log and its files. Its readers end.
+    pub async fn delete(&self, topic: TopicId) -> Result<()> {
+        if self.logs().remove(&topic).is_none() {
+            return Ok(());
+        }
+        let (done, answer) = oneshot::channel();
+        self.command(Command::Item { topic, item: Item::Delete { done } }).await?;
+        answer.await.map_err(|_| Error::Closing)?
+    }
+
+    /// Completes with the reason once the disk has failed and nothing is acknowledged any more; the process is to end
+    /// then. Never completes otherwise. Cancel safe.
+    pub async fn stopped(&self) -> Error {
+        let mut stopped = self.inner.stopped.clone();
+        let error = match stopped.wait_for(Option::is_some).await {
+            Ok(error) => error.clone(),
+            Err(_) => None,
+        };
+        match error {
+            Some(error) => error,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Finishes what was submitted, closes all logs, takes a checkpoint, and ends the loops.
+    pub async fn close(&self) -> Result<()> {
+        let (done, answer) = oneshot::channel();
+        let asked = self.command(Command::Stop { done }).await;
+        let result = match asked {
+            Ok(()) => answer.await.map_err(|_| Error::Closing)?,
+            Err(error) => Err(error),
+        };
+        let loops = std::mem::take(
+            &mut *self.inner.loops.lock().expect("nothing panics while it holds the loops"),
+        );
+        for running in loops {
+            if let Err(panicked) = running.join().await {
+                return Err(Error::Stopped { why: panicked.to_string().into() });
+            }
+        }
+        result
+    }
+
+    pub(crate) fn env(&self) -> &Env {
+        &self.inner.env
+    }
+
+    pub(crate) fn layout(&self) -> &Layout {
+        &self.inner.layout
+    }
+
+    pub(crate) async fn queue_room(&self, bytes: usize) -> Result<OwnedSemaphorePermit> {
+        let kib = kib(bytes as u64).min(self.inner.queue_kib);
+        Arc::clone(&self.inner.queue).acquire_many_owned(kib).await.map_err(|_| Error::Closing)
+    }
+
+    pub(crate) async fn command(&self, command: Command) -> Result<()> {
+        self.inner.commands.send(command).await.map_err(|_| Error::Closing)
+    }
+
+    pub(crate) async fn extent(&self, shared: &Arc<Shared>) -> Result<Extent> {
+        let (disk, layout, topic) =
+            (Arc::clone(&self.inner.env.disk), self.inner.layout.clone(), shared.topic);
+        let (start, firsts) = {
+            let view = shared.view();
+            (view.start, view.segments.iter().map(|segment| segment.first).collect::<Vec<_>>())
+        };
+        let segments = firsts.len();
+        let bytes = blocking(&*self.inner.env.spawn, move || {
+            let len = |first| {
+                let path = layout.segment(topic, first);
+                disk.open(&path, danube_env::disk::Open::Read)
+                    .and_then(|file| file.len())
+                    .unwrap_or(0)
+            };
+            firsts.into_iter().map(len).sum()
+        })
+        .await;
+        Ok(Extent { start, durable_end: shared.ends.borrow().durable, bytes, segments })
+    }
+
+    fn logs(&self) -> MutexGuard<'_, BTreeMap<TopicId, Known>> {
+        self.inner.logs.lock().expect("nothing panics while it holds the logs")
+    }
+}
+
+fn take_lock(env: &Env, layout: &Layout) -> Result<Box<dyn Lock>> {
+    let path = layout.lock();
+    env.disk.lock(&path).map_err(|error| match error.kind() {
+        std::io::ErrorKind::WouldBlock => Error::Busy { path },
+        _ => Error::io("lock", path)(error),
+    })
+}
+
+/// Rounded up, so that everything that waits counts.
+fn kib(bytes: u64) -> u32 {
+    u32::try_from(bytes.div_ceil(1024)).unwrap_or(u32::MAX).max(1)
+}

@@ -1,0 +1,4 @@
+//! Tests of the log through its public handles, on simulated disks.
+
+mod crashes;
+mod support;
