@@ -17,7 +17,7 @@ use danube_model::{DiskId, Durability, Epoch, Frame, Offset, TimeMs, TopicId};
 use crate::checkpoint::{Checkpoint, CheckpointLog};
 use crate::error::{Error, Result};
 use crate::layout::Layout;
-use crate::segment::{HEADER_BYTES, SegmentBuilder, SegmentHeader};
+use crate::segment::{HEADER_BYTES, Index, IndexEntry, SegmentBuilder, SegmentHeader};
 use crate::shared::{Segment, SegmentKind, Shared};
 use crate::state::LogState;
 
@@ -252,7 +252,13 @@ impl Bodies {
             self.dirty_dirs.insert(topic);
         }
         self.dirty.insert((topic, active.first));
+        let mut entries = Vec::with_capacity(run.len());
         for frame in &run {
+            entries.push(IndexEntry {
+                offset: frame.base(),
+                receive_time: frame.receive_time(),
+                position: active.position,
+            });
             if let Some(builder) = &mut active.builder {
                 builder.add(frame, active.position);
             }
@@ -261,7 +267,7 @@ impl Bodies {
             body.pending.pop_front();
         }
         self.pending_bytes -= bytes;
-        show_filled(body);
+        show_filled(body, entries);
         Ok(())
     }
 
@@ -359,6 +365,7 @@ impl Bodies {
         if let Some(last) = view.segments.last_mut() {
             last.kind = SegmentKind::Finished;
         }
+        view.index = Index::default();
     }
 
     fn close_file(&mut self, topic: TopicId) {
@@ -437,7 +444,7 @@ impl Bodies {
     }
 }
 
-fn show_filled(body: &Body) {
+fn show_filled(body: &Body, entries: Vec<IndexEntry>) {
     let active = body.active.as_ref().expect("frames were just written to it");
     let kind = SegmentKind::Filling { end: body.state.end, position: active.position };
     let segment = Segment { first: active.first, kind };
@@ -446,6 +453,7 @@ fn show_filled(body: &Body) {
         Some(last) if last.first == active.first => *last = segment,
         _ => view.segments.push(segment),
     }
+    entries.into_iter().for_each(|entry| view.index.add(entry));
     view.filled = body.state.end;
 }
 

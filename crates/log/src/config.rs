@@ -70,12 +70,14 @@ pub(crate) struct Sizes {
 const FILES_MIN: u64 = 4;
 const FILE_BYTES_MIN: u64 = 64 * 1024;
 const FILE_BYTES_MAX: u64 = 32 << 20;
+/// Takes the largest batch.
+const FILE_BYTES_WANTED: u64 = 12 << 20;
 
 impl Sizes {
     /// For a volume of `volume_bytes`.
     pub(crate) fn new(config: &Config, volume_bytes: u64) -> Self {
         let journal = config.journal_bytes.min(volume_bytes / 16);
-        let file_bytes = (journal / 16).clamp(journal / FILES_MIN, FILE_BYTES_MAX);
+        let file_bytes = (journal / 16).max(FILE_BYTES_WANTED).min(journal / FILES_MIN);
         let file_bytes = file_bytes.clamp(FILE_BYTES_MIN, FILE_BYTES_MAX) / 4096 * 4096;
         let files_max = (journal / file_bytes).max(FILES_MIN);
         Self {
@@ -98,7 +100,10 @@ mod tests {
             let sizes = Sizes::new(&config, volume);
             let journal = sizes.file_bytes * sizes.files_max as u64;
             assert!(journal <= volume / 16 && journal <= 512 << 20, "{volume}: {sizes:?}");
-            assert!(sizes.files_max >= 4 && sizes.file_bytes % 4096 == 0, "{volume}: {sizes:?}");
+            assert!(
+                sizes.files_max >= 4 && sizes.file_bytes.is_multiple_of(4096),
+                "{volume}: {sizes:?}"
+            );
         }
     }
 

@@ -13,7 +13,10 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use danube_model::{Frame, Offset, TopicId};
+
 use tokio::sync::watch;
+
+use crate::segment::Index;
 
 /// How far a log goes, for those who wait for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +42,8 @@ pub(crate) struct View {
     pub(crate) filled: Offset,
     /// In order. Offsets between one's end and the next one's first are damaged.
     pub(crate) segments: Vec<Segment>,
+    /// Of the last segment while it is filled, as far as this run of the broker filled it.
+    pub(crate) index: Index,
     pub(crate) tail: VecDeque<Frame>,
 }
 

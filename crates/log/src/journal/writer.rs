@@ -22,7 +22,7 @@ use crate::journal::round::{BLOCK, Entry, FileHeader, Head};
 use crate::layout::Layout;
 
 /// Zeroes to fill a new file with, a piece at a time.
-const ZEROES: [u8; 64 * 1024] = [0; 64 * 1024];
+static ZEROES: [u8; 64 * 1024] = [0; 64 * 1024];
 /// How often the same round is written again at the same place when the write fails. A failed write has made
 /// nothing durable that was told to anybody, so unlike a sync it may be tried again.
 const WRITE_TRIES: u32 = 3;

@@ -29,7 +29,8 @@ pub(super) struct Cursor {
 }
 
 impl Cursor {
-    /// Goes on at `from` in `segment`: where `before` stood if that is the same file, else by the index.
+    /// Goes on at `from` in `segment`: where `before` stood if that is the same file, else by `hint`, a place before it in a
+    /// segment that is still filled, or by the footer's index.
     pub(super) fn at(
         before: Option<Self>,
         disk: &dyn Disk,
@@ -37,10 +38,11 @@ impl Cursor {
         topic: TopicId,
         segment: &Segment,
         from: Offset,
+        hint: Option<u64>,
     ) -> Result<Self> {
         let mut cursor = match before {
             Some(before) if before.first == segment.first && before.walk.is_some() => before,
-            _ => Self::open(disk, layout, topic, segment, from)?,
+            _ => Self::open(disk, layout, topic, segment, from, hint)?,
         };
         match segment.kind {
             SegmentKind::Filling { position, .. }
@@ -60,6 +62,7 @@ impl Cursor {
         topic: TopicId,
         segment: &Segment,
         from: Offset,
+        hint: Option<u64>,
     ) -> Result<Self> {
         let path = layout.segment(topic, segment.first);
         let mut cursor = Self {
@@ -82,7 +85,7 @@ impl Cursor {
             file => file.map_err(Error::io("open", &path))?,
         };
         cursor.file = Some(Arc::clone(&file));
-        let mut start = HEADER_BYTES;
+        let mut start = hint.unwrap_or(HEADER_BYTES);
         match segment.kind {
             SegmentKind::Filling { position, .. } => cursor.until = position,
             SegmentKind::Finished => {
@@ -218,7 +221,7 @@ pub(super) fn find_time(
     let Some(at) = behind.checked_sub(1) else {
         return Ok(segments.first().map(|first| first.first));
     };
-    let mut cursor = Cursor::open(disk, layout, topic, &segments[at], segments[at].first)?;
+    let mut cursor = Cursor::open(disk, layout, topic, &segments[at], segments[at].first, None)?;
     if let Some(position) = cursor.position_for_time(time)? {
         cursor.start_at(position);
     }

@@ -21,7 +21,7 @@ use danube_model::{Frame, Offset, TimeMs};
 
 use self::chunk::Cursor;
 use crate::error::{Error, Result};
-use crate::shared::{Ends, Segment, Shared};
+use crate::shared::{Ends, Segment, SegmentKind, Shared};
 use crate::store::Store;
 
 /// Bytes that are taken from memory or a file at once, about.
@@ -123,14 +123,14 @@ impl Reader {
             }
             match self.plan(durable) {
                 Plan::Ready(reads) => self.ready.extend(reads),
-                Plan::File { segment, limit } => {
+                Plan::File { segment, limit, hint } => {
                     let (store, shared, from) =
                         (self.store.clone(), Arc::clone(&self.shared), self.offset);
                     let cursor = self.cursor.take();
                     let (cursor, reads) = blocking(&*self.store.env().spawn, move || {
                         let (disk, layout) = (&*store.env().disk, store.layout());
                         let mut cursor =
-                            Cursor::at(cursor, disk, layout, shared.topic, &segment, from)?;
+                            Cursor::at(cursor, disk, layout, shared.topic, &segment, from, hint)?;
                         let reads = cursor.piece(from, limit, PIECE_BYTES)?;
                         Ok::<_, Error>((cursor, reads))
                     })
@@ -165,7 +165,13 @@ impl Reader {
         let next = view.segments.get(behind).map(|segment| segment.first);
         let limit = next.unwrap_or(view.filled).min(durable);
         match view.segments[..behind].last() {
-            Some(segment) => Plan::File { segment: segment.clone(), limit },
+            Some(segment) => {
+                let hint = match segment.kind {
+                    SegmentKind::Filling { .. } => view.index.position_for_offset(self.offset),
+                    SegmentKind::Finished => None,
+                };
+                Plan::File { segment: segment.clone(), limit, hint }
+            }
             None => Plan::Ready(vec![Read::Damage(Damage {
                 from: self.offset,
                 to: limit,
@@ -183,6 +189,8 @@ enum Plan {
     File {
         segment: Segment,
         limit: Offset,
+        /// A place in the file before the one wanted.
+        hint: Option<u64>,
     },
 }
 

@@ -159,7 +159,9 @@ fn add_new_logs(
     for entry in disk.list(&dir).map_err(Error::io("list", &dir))? {
         match layout::parse_topic(&entry.name) {
             Some(topic) if entry.is_dir => {
-                if bodies.get(topic).is_none() && TopicIdentity::read(disk, layout, topic)?.is_some() {
+                if bodies.get(topic).is_none()
+                    && TopicIdentity::read(disk, layout, topic)?.is_some()
+                {
                     bodies.insert(topic, Body::new(topic));
                 }
             }

@@ -184,6 +184,7 @@ impl SegmentBuilder {
     }
 
     /// Where to begin to look for an offset or a time.
+    #[cfg(test)]
     pub(crate) fn index(&self) -> &Index {
         &self.index
     }

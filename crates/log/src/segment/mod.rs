@@ -21,6 +21,7 @@ pub(crate) mod walk;
 pub(crate) use builder::SegmentBuilder;
 pub(crate) use footer::{Footer, read_footer};
 pub(crate) use header::{HEADER_BYTES, SegmentHeader};
+pub(crate) use index::{Index, IndexEntry};
 pub(crate) use walk::{Damage, Step, Walk};
 
 #[cfg(test)]
