@@ -81,6 +81,21 @@ proptest! {
 }
 
 /// Appends one record to an empty builder.
+#[test]
+fn another_number_changes_nothing_else() {
+    let number = |epoch, sequence| BatchProducer {
+        id: ProducerId::new(7).unwrap(),
+        epoch,
+        base_sequence: Sequence::new(sequence).unwrap(),
+    };
+    let build = |producer| {
+        build(Compression::None, Some(producer), &[with_value(10), with_value(20)])
+    };
+    let renumbered = build(number(0, 5)).with_producer(number(3, 9));
+    assert_eq!(renumbered, build(number(3, 9)));
+    Batch::verify(renumbered.bytes().clone(), &limits()).unwrap();
+}
+
 fn append(record: &Record, limits: BatchLimits) -> Result<usize> {
     BatchBuilder::new(Compression::None, limits).append(record)
 }
