@@ -1,7 +1,7 @@
 //! Single values between the wire and the model. What a field must be is said by its name in the error.
 
 use danube_model::{
-    ByteSize, Durability, Epoch, Namespace, Offset, Sequence, TimeMs, TopicId, TopicName,
+    BrokerId, Durability, Epoch, Namespace, Offset, Sequence, TimeMs, TopicId, TopicName,
 };
 
 use crate::{Error, Result, stream};
@@ -124,9 +124,13 @@ pub fn required<T>(field: &'static str, value: Option<T>) -> Result<T> {
     value.ok_or(Error::Missing { field })
 }
 
-/// A limit for which 0 on the wire means none.
-pub fn limit(bytes: Option<u64>) -> Option<ByteSize> {
-    bytes.filter(|bytes| *bytes > 0).map(ByteSize::new)
+/// A broker's id as decimal text; empty where there is none.
+pub fn broker_id(field: &'static str, text: &str) -> Result<Option<BrokerId>> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let id = text.parse().map_err(|_| Error::NotNumber { field, found: text.to_owned() })?;
+    Ok(Some(BrokerId::new(id)))
 }
 
 #[cfg(test)]
@@ -157,6 +161,7 @@ mod tests {
             time("time_ms", u64::MAX).unwrap_err(),
             topic_name("topic", "../x").unwrap_err(),
             required::<()>("start", None).unwrap_err(),
+            broker_id("owner", "-1").unwrap_err(),
         ];
         for error in errors {
             let field = error.to_string().split(' ').next().unwrap().to_owned();

@@ -33,6 +33,14 @@ pub enum Error {
         /// What they must be.
         expected: usize,
     },
+    /// Text that is not the number it must be.
+    #[error("{field} is {found:?}, expected a number")]
+    NotNumber {
+        /// The field's name in the `.proto` file.
+        field: &'static str,
+        /// What it says.
+        found: String,
+    },
     /// A value that the model refuses.
     #[error("{field} is not valid")]
     Invalid {
