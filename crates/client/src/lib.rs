@@ -1,0 +1,49 @@
+//! Danube for Rust programs: producing, reading and administration over the native protocol.
+//!
+//! ```no_run
+//! # async fn example() -> danube_client::Result<()> {
+//! use danube_client::{Client, Message, Start};
+//!
+//! let client = Client::connect("http://127.0.0.1:6650")?;
+//! let producer = client.producer("/default/orders")?.open().await?;
+//! let delivery = producer.send(Message { payload: "hello".into(), ..Message::default() }).await?;
+//! let receipt = delivery.await?;
+//! assert_eq!(receipt.topic.as_str(), "/default/orders");
+//!
+//! let mut reader = client.reader("/default/orders")?.start(Start::Earliest).open().await?;
+//! while let Some(item) = reader.next().await? {
+//!     // Messages, gaps and damage, in the order of the log.
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # What may be relied on
+//!
+//! * A message is stored once, however often connections break: batches are numbered, and a broker that has one already
+//!   says so. The messages of a producer keep their order within a partition.
+//! * Every error says whether it is definite (nothing will appear) or unknown: [`Error::outcome`].
+//! * Producers and readers reconnect by themselves. A connection whose other end went silent is noticed within 20 s.
+//!
+//! # Reading order
+//!
+//! [`client`] for the connection, [`producer`] (its heart is `producer::machine`), [`reader`], [`admin`]. The clock,
+//! randomness and tasks come from `world` alone.
+
+pub mod admin;
+mod backoff;
+pub mod client;
+pub mod error;
+pub mod producer;
+pub mod reader;
+mod world;
+
+pub use admin::Admin;
+pub use client::{Client, ClientSettings};
+pub use danube_model::{
+    Compression, Durability, Epoch, ErrorKind, Message, Offset, Text, TimeMs, TopicId, TopicName,
+};
+pub use danube_proto::{Failure, Outcome, Reliability};
+pub use error::{Error, Result};
+pub use producer::{Creation, Delivery, Producer, ProducerBuilder, Receipt};
+pub use reader::{Item, Reader, ReaderBuilder, Received, Start};
