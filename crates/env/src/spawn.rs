@@ -15,7 +15,7 @@ pub type Work = Box<dyn FnOnce() + Send>;
 /// A running task. Letting go of it does not stop the task: its owner tells it to end, then joins it.
 pub struct Running(pub(crate) Pin<Box<dyn Future<Output = Result<(), Panicked>> + Send>>);
 
-/// A task ended by a panic.
+/// A task ended by a panic, or in the simulated world by a crash of its machine.
 #[derive(Debug, thiserror::Error)]
 #[error("task {name} panicked")]
 pub struct Panicked {

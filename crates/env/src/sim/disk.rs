@@ -1,7 +1,7 @@
 //! A disk that loses what was not synced, fails on demand, and lies after a failed sync.
 //!
 //! [`SimDisk`] is the machine's disk as a test holds it in its hands; [`SimDisk::mount`] gives the
-//! [`Disk`](crate::Disk) that a process sees. Reading order: `content` (one file: sectors and lengths), `change`
+//! [`Disk`] that a process sees. Reading order: `content` (one file: sectors and lengths), `change`
 //! and `tree` (names), `luck` (what survives), `fault` (what fails), `volume` (all together), `mount` (the traits).
 //!
 //! # What a power cut does

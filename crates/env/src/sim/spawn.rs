@@ -4,13 +4,16 @@ use std::collections::BTreeMap;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
 use tracing::Instrument;
 
+use super::clock::sleep;
 use super::generator::Generator;
 use super::trace::Trace;
 use crate::spawn::{Panicked, Running, Spawn, Task, Work};
@@ -35,6 +38,8 @@ pub(super) struct SimSpawn {
     pub(super) tasks: Tasks,
     pub(super) generator: Generator,
     pub(super) trace: Trace,
+    /// Most that [`Spawn::interleave`] sleeps, in microseconds.
+    pub(super) latency_max_us: Arc<AtomicU64>,
     /// Names of tasks that panicked, for the whole world.
     pub(super) panics: Arc<Mutex<Vec<String>>>,
 }
@@ -100,9 +105,14 @@ impl Spawn for SimSpawn {
 
     fn interleave(&self) -> Pin<Box<dyn Future<Output = ()> + Send>> {
         let steps = if self.generator.one_in(4) { self.generator.below(16) } else { 0 };
+        let latency_max_us = self.latency_max_us.load(Ordering::Relaxed);
+        let latency = Duration::from_micros(self.generator.below(latency_max_us));
         Box::pin(async move {
             for _ in 0..steps {
                 tokio::task::yield_now().await;
+            }
+            if !latency.is_zero() {
+                sleep(latency).await;
             }
         })
     }

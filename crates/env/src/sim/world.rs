@@ -1,7 +1,7 @@
 //! A world of machines that follows from a seed.
 
 use std::future::Future;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -38,6 +38,7 @@ pub struct Machine {
     process: Arc<Mutex<Process>>,
     /// What its wall clock is ahead, in milliseconds.
     ahead_ms: Arc<AtomicI64>,
+    latency_max_us: Arc<AtomicU64>,
     generator: Generator,
     crashed: Arc<Notify>,
 }
@@ -147,6 +148,7 @@ impl World {
             disk,
             process: Arc::new(Mutex::new(process)),
             ahead_ms,
+            latency_max_us: Arc::default(),
             generator: Generator::derive(seed, "spawn"),
             crashed: Arc::default(),
         };
@@ -196,6 +198,7 @@ impl Machine {
                 tasks: process.tasks.clone(),
                 generator: self.generator.clone(),
                 trace: self.world.trace.clone(),
+                latency_max_us: Arc::clone(&self.latency_max_us),
                 panics: Arc::clone(&self.world.panics),
             }),
         }
@@ -208,7 +211,7 @@ impl Machine {
     }
 
     /// The machine crashes now, unless it is down already: the tasks of its process end, each when it would take its
-    /// next step, and its disk fails for them.
+    /// next step, and its disk fails for them. Who joins them gets an error.
     pub fn crash(&self, crash: Crash) {
         self.disk.crash(crash);
     }
@@ -241,6 +244,12 @@ impl Machine {
         drop(process);
         self.world.trace.note(format_args!("restart {}", self.name));
         self.env()
+    }
+
+    /// Sets how long [`Spawn::interleave`](crate::Spawn::interleave) sleeps at most, by chance: calls of the disk take no
+    /// simulated time by themselves, and with this a machine is slow between them. At first it is zero.
+    pub fn set_latency_max(&self, latency: Duration) {
+        self.latency_max_us.store(latency.as_micros() as u64, Ordering::Relaxed);
     }
 
     /// Sets how far the machine's wall clock is ahead of the world's, in milliseconds; negative: behind.

@@ -215,6 +215,24 @@ fn interleaving_varies_with_the_seed() {
 }
 
 #[test]
+fn a_slow_machine_takes_time() {
+    sim::run(1, |world| async move {
+        let machine = world.machine("a");
+        let spawn = machine.env().spawn;
+        for _ in 0..100 {
+            spawn.interleave().await;
+        }
+        assert_eq!(world.elapsed(), Duration::ZERO);
+        machine.set_latency_max(Duration::from_millis(20));
+        for _ in 0..100 {
+            spawn.interleave().await;
+        }
+        // 10 ms each on average.
+        assert!((500..2000).contains(&world.elapsed().as_millis()), "{:?}", world.elapsed());
+    });
+}
+
+#[test]
 fn blocking_work_runs() {
     sim::run(1, |world| async move {
         let env = world.machine("a").env();
