@@ -4,6 +4,8 @@
 //! as the end of a file. Each function hands on what it finds piece by piece, in the order of the file, so that a file
 //! of any size takes no memory, and returns the sum of it.
 
+pub mod journal;
 pub mod segment;
 
+pub use journal::journal;
 pub use segment::segment;

@@ -15,15 +15,18 @@ mod heal;
 mod replay;
 mod residency;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
+use std::path::PathBuf;
+use std::sync::Arc;
 
 use danube_env::{Disk, Env};
-use danube_model::{DiskId, Durability, TimeMs};
+use danube_model::{DiskId, Durability, TimeMs, TopicId};
 
 use self::replay::{Finished, Replay};
 use self::residency::Residency;
 use crate::bodies::{Bodies, Body};
-use crate::checkpoint::{self, EndProof};
+use crate::checkpoint::{self, Checkpoint, EndProof};
 use crate::error::{Error, Result};
 use crate::identity::{self, TopicIdentity};
 use crate::journal::scan::{self, Scan, Step};
@@ -96,10 +99,82 @@ pub(crate) fn recover(env: &Env, layout: &Layout, file_bytes: u64) -> Result<Rec
     }
     add_new_logs(disk, layout, &mut bodies, &mut report)?;
 
-    let mut replay = Replay::new(disk, layout, &mut bodies, &mut report);
-    let mut scan = Scan::new(disk, layout, &found, round + 1);
+    let Replayed { last, end, finished } =
+        replay_journal(disk, layout, &found, round, &mut bodies, &mut report, &mut |_| {})?;
+    let Finished { unsynced, damaged, deleted, .. } = finished;
+    report.page_cache_proven = residency.proves(unsynced.as_ref(), end.as_ref());
+    bodies.fill()?;
+    for (topic, body) in bodies.iter_mut() {
+        body.state.end_proof =
+            judge_end(&body.state, report.page_cache_proven, damaged.contains(&topic));
+    }
+    bodies.sync()?;
+    let written = TimeMs::new(env.clock.wall_ms());
+    checkpoint::write(disk, layout, &bodies.checkpoint(last, false, written, boot_id))?;
+    for topic in deleted {
+        bodies.delete(topic)?;
+    }
+    residency.forget(disk, layout)?;
+    let journal = journal_start(disk, layout, &found, file_bytes, last + 1)?;
+    Ok(Recovered { disk_id, boot_id, bodies, journal, report })
+}
+
+/// What a recovery would make of a directory.
+pub(crate) struct Rehearsal {
+    /// What it would report, but for the page cache.
+    pub(crate) report: Report,
+    /// Every log as it would be.
+    pub(crate) states: BTreeMap<TopicId, LogState>,
+    /// Logs whose end may be lost to damage.
+    pub(crate) damaged: BTreeSet<TopicId>,
+}
+
+/// Finds out what a recovery would make of the journal behind `checkpoint`, and writes nothing. `visit` sees each step of the
+/// scan. Takes as much memory as a recovery: that of the journal's frames.
+pub(crate) fn rehearse(
+    disk: &Arc<dyn Disk>,
+    layout: &Layout,
+    checkpoint: &Checkpoint,
+    found: &scan::Found,
+    visit: &mut dyn FnMut(&Step),
+) -> Result<Rehearsal> {
+    let mut report = Report::default();
+    let mut bodies = Bodies::new(Arc::clone(disk), layout.clone(), checkpoint.disk_id);
+    for log in &checkpoint.logs {
+        bodies.insert(log.topic_id, Body::from_checkpoint(log));
+    }
+    add_new_logs(&**disk, layout, &mut bodies, &mut report)?;
+    let round = checkpoint.round;
+    let replayed = replay_journal(&**disk, layout, found, round, &mut bodies, &mut report, visit)?;
+    let Finished { states, damaged, .. } = replayed.finished;
+    Ok(Rehearsal { report, states, damaged })
+}
+
+/// What the journal says.
+struct Replayed {
+    /// Its last round that counts.
+    last: u64,
+    /// Where it ends.
+    end: Option<(PathBuf, u64)>,
+    finished: Finished,
+}
+
+/// Reads the journal behind `round` into `bodies`, which write nothing yet.
+fn replay_journal(
+    disk: &dyn Disk,
+    layout: &Layout,
+    found: &scan::Found,
+    round: u64,
+    bodies: &mut Bodies,
+    report: &mut Report,
+    visit: &mut dyn FnMut(&Step),
+) -> Result<Replayed> {
+    let mut replay = Replay::new(disk, layout, bodies, report);
+    let mut scan = Scan::new(disk, layout, found, round + 1);
     let (last, end) = loop {
-        match scan.step()? {
+        let step = scan.step()?;
+        visit(&step);
+        match step {
             Step::Round(read) => {
                 if let Err(cut) = replay.round(&read, &scan)? {
                     break (read.head.round - 1, cut);
@@ -116,22 +191,7 @@ pub(crate) fn recover(env: &Env, layout: &Layout, file_bytes: u64) -> Result<Rec
             }
         }
     };
-    let Finished { unsynced, damaged, deleted } = replay.finish()?;
-    report.page_cache_proven = residency.proves(unsynced.as_ref(), end.as_ref());
-    bodies.fill()?;
-    for (topic, body) in bodies.iter_mut() {
-        body.state.end_proof =
-            judge_end(&body.state, report.page_cache_proven, damaged.contains(&topic));
-    }
-    bodies.sync()?;
-    let written = TimeMs::new(env.clock.wall_ms());
-    checkpoint::write(disk, layout, &bodies.checkpoint(last, false, written, boot_id))?;
-    for topic in deleted {
-        bodies.delete(topic)?;
-    }
-    residency.forget(disk, layout)?;
-    let journal = journal_start(disk, layout, &found, file_bytes, last + 1)?;
-    Ok(Recovered { disk_id, boot_id, bodies, journal, report })
+    Ok(Replayed { last, end, finished: replay.finish()? })
 }
 
 const NO_CHECKPOINT: &str = "both copies of the checkpoint are gone while the journal is there; \

@@ -46,6 +46,8 @@ pub(super) struct Finished {
     pub(super) damaged: BTreeSet<TopicId>,
     /// Logs that were deleted; their files may still be there.
     pub(super) deleted: BTreeSet<TopicId>,
+    /// Every log as the journal leaves it.
+    pub(super) states: BTreeMap<TopicId, LogState>,
 }
 
 impl<'a> Replay<'a> {
@@ -256,7 +258,7 @@ impl<'a> Replay<'a> {
             self.report.damaged.push(error);
         }
         let unsynced = self.unsynced.pop_front().map(|(_, place)| place);
-        Ok(Finished { unsynced, damaged, deleted: self.deleted })
+        Ok(Finished { unsynced, damaged, deleted: self.deleted, states: self.states })
     }
 
     fn why(&self, topic: TopicId) -> Option<&Error> {
