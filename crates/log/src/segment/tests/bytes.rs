@@ -129,10 +129,21 @@ fn a_payload_that_ends_like_a_sealed_segment_does_not_seal_one() {
 #[test]
 fn the_footer_of_another_segment_is_refused() {
     let frames = sample();
-    let (body, _, _) = open_segment(&frames);
-    let (_, other, _) = open_segment(&frames[..2]);
-    let bytes = [body, other.seal(&Producers::default())].concat();
-    assert!(matches!(footer_of(&bytes), Err(Error::Corrupt { .. })));
+    let (body, builder, _) = open_segment(&frames);
+    let (_, shorter, _) = open_segment(&frames[..2]);
+    let footer = builder.seal(&Producers::default());
+    let with_header = |header: SegmentHeader| {
+        [&header.encode(), &body[HEADER_BYTES as usize..], &footer[..]].concat()
+    };
+    let header = header(&frames);
+    assert!(matches!(footer_of(&with_header(header)), Ok(Some(_))));
+    for other in [
+        [&body[..], &shorter.seal(&Producers::default())].concat(),
+        with_header(SegmentHeader { first: Offset::new(999), ..header }),
+        with_header(SegmentHeader { topic: TopicId::new([7; 16]), ..header }),
+    ] {
+        assert!(matches!(footer_of(&other), Err(Error::Corrupt { .. })));
+    }
 }
 
 proptest! {

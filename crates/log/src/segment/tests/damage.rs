@@ -90,6 +90,42 @@ fn a_torn_end_is_damage_up_to_the_end() {
     }
 }
 
+/// What is cut short may hold anything, too.
+#[test]
+fn a_frame_in_the_payload_of_a_torn_one_is_not_taken_for_one() {
+    let inner = frames(&[plan(&[100]), plan(&[100])]);
+    let stamp = Stamp {
+        base: Offset::new(1001),
+        epoch: Epoch::new(5).unwrap(),
+        receive_time: TimeMs::new(50_002),
+        durable_end: Offset::ZERO,
+        synced_end: Offset::ZERO,
+    };
+    let outer = batch(40_000, vec![[inner[1].bytes(), &[0; 100][..]].concat()], None);
+    let torn = [inner[0].clone(), Frame::batch(TOPIC, stamp, &outer)];
+    let (bytes, _, positions) = open_segment(&torn);
+    let bytes = &bytes[..bytes.len() - 50];
+    let (served, damaged) = found(bytes);
+    assert_eq!(served, torn[..1]);
+    assert_eq!(damaged, [(positions[1], bytes.len() as u64)]);
+}
+
+/// Files are searched chunk by chunk.
+#[test]
+fn a_frame_behind_damage_is_found_wherever_it_begins() {
+    let frames = frames(&[plan(&[100]), plan(&[100])]);
+    let (whole, _, positions) = open_segment(&frames);
+    let (before, behind) = whole.split_at(positions[1] as usize);
+    for begin in 256 * 1024..256 * 1024 + 130 {
+        let mut bytes = before.to_vec();
+        bytes.resize(begin, 0);
+        bytes.extend_from_slice(behind);
+        let (served, damaged) = found(&bytes);
+        assert_eq!(served, frames, "at {begin}");
+        assert_eq!(damaged, [(positions[1], begin as u64)]);
+    }
+}
+
 /// A power cut can leave `good, zeros, good`.
 #[test]
 fn zeros_between_frames_are_damage_and_what_follows_is_found() {
