@@ -78,6 +78,8 @@ pub(crate) struct Bodies {
     waiting: BTreeSet<TopicId>,
     pending_bytes: u64,
     open_files: usize,
+    /// Records are dropped instead of written.
+    rehearsing: bool,
     dirty: BTreeSet<(TopicId, Offset)>,
     dirty_dirs: BTreeSet<TopicId>,
     /// Damage met while writing footers; for the report.
@@ -147,6 +149,7 @@ impl Bodies {
             waiting: BTreeSet::new(),
             pending_bytes: 0,
             open_files: 0,
+            rehearsing: false,
             dirty: BTreeSet::new(),
             dirty_dirs: BTreeSet::new(),
             problems: Vec::new(),
@@ -174,9 +177,14 @@ impl Bodies {
         self.pending_bytes
     }
 
+    /// From here on all records are dropped.
+    pub(crate) fn only_rehearse(&mut self) {
+        self.rehearsing = true;
+    }
+
     /// Takes the next record of a log. A record of a log that is not there any more is dropped.
     pub(crate) fn push(&mut self, topic: TopicId, record: Record) {
-        let Some(body) = self.bodies.get_mut(&topic) else { return };
+        let Some(body) = self.bodies.get_mut(&topic).filter(|_| !self.rehearsing) else { return };
         if let Record::Frame(frame) = &record {
             self.pending_bytes += frame.bytes().len() as u64;
         }
@@ -206,7 +214,7 @@ impl Bodies {
                 Some(Record::Close) => body.state.close(),
                 Some(Record::Seal) => self.seal(topic)?,
                 Some(Record::Break { next }) => {
-                    body.state.end = *next;
+                    body.state.skip(*next);
                     self.finish_active(topic);
                 }
             }
@@ -405,10 +413,11 @@ impl Bodies {
         clean: bool,
         written: TimeMs,
         boot_id: [u8; 16],
+        generation: u64,
     ) -> Checkpoint {
         assert!(self.waiting.is_empty() && self.dirty.is_empty(), "a checkpoint is behind a sync");
         let logs = self.bodies.iter().map(|(topic, body)| body.checkpoint(*topic)).collect();
-        Checkpoint { disk_id: self.disk_id, round, clean, written, boot_id, logs }
+        Checkpoint { disk_id: self.disk_id, round, clean, written, boot_id, generation, logs }
     }
 
     /// Removes a log and its files. What of them is left after an error is removed by the next call.

@@ -14,8 +14,9 @@
 //! | 41 | 7 | zero | |
 //! | 48 | 8 | written | wall clock |
 //! | 56 | 16 | boot id | of the machine when it was written |
-//! | 72 | 4 | logs | |
-//! | 76 | 4 | zero | |
+//! | 72 | 8 | generation | of the journal's file in which the next round comes, or an earlier one; 0: not begun yet |
+//! | 80 | 4 | logs | |
+//! | 84 | 4 | zero | |
 //!
 //! Then for each log, topic ids rising:
 //!
@@ -34,12 +35,13 @@
 //! | 8 | last segment | its first offset |
 //! | 8 | last segment's position | bytes of it that are synced and count; 0: it takes no more, or there is none |
 //! | 4 | producers | then as `producers` encodes them |
+//! | 4 | gaps | then for each: first offset (8), next offset (8), reason (2; 0: damage that nobody accepted), zero (6) |
 //!
 //! `checkpoint.a` and `checkpoint.b` hold the same bytes, `a` is written first. So whatever happens, one of them is
 //! whole; the valid one with the higher round counts.
 
 use danube_env::Disk;
-use danube_model::{DiskId, Durability, Epoch, Offset, TimeMs, TopicId};
+use danube_model::{DiskId, Durability, Epoch, GapReason, Offset, TimeMs, TopicId};
 
 use crate::codec::{Cursor, DecodeError, Decoded, Put, checksum, patch_u32};
 use crate::layout::{Copy, Layout, read_whole, write_atomically};
@@ -49,6 +51,8 @@ use crate::{Error, Result};
 const MAGIC: &[u8; 8] = b"DANUCKP1";
 const VERSION: u16 = 1;
 const CHECKSUM_AT: usize = 12;
+/// Bytes of a gap.
+const GAP_BYTES: usize = 24;
 /// Bytes of a log without producers.
 const LOG_BYTES: usize = 72;
 /// Bytes before the logs.
@@ -69,6 +73,8 @@ pub(crate) struct Checkpoint {
     pub(crate) written: TimeMs,
     /// The boot of the machine in which it was written.
     pub(crate) boot_id: [u8; 16],
+    /// Of the journal's file in which the next round comes, or of an earlier one; 0: not begun yet.
+    pub(crate) generation: u64,
     /// Every log of the directory, by rising topic id.
     pub(crate) logs: Vec<CheckpointLog>,
 }
@@ -100,6 +106,19 @@ pub(crate) struct CheckpointLog {
     pub(crate) position: u64,
     /// Its producers at `end`.
     pub(crate) producers: Producers,
+    /// Offsets that can't be read, in order.
+    pub(crate) gaps: Vec<Gap>,
+}
+
+/// Offsets `[from, to)` that can't be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Gap {
+    /// First offset.
+    pub from: Offset,
+    /// First offset behind it.
+    pub to: Offset,
+    /// Why; None: damage that no operator has accepted.
+    pub reason: Option<GapReason>,
 }
 
 /// What is known of where a log ends.
@@ -133,7 +152,7 @@ impl Checkpoint {
         let mut bytes = Vec::with_capacity(HEADER_BYTES + self.logs.len() * LOG_BYTES);
         bytes.bytes(MAGIC).u16(VERSION).zero(2).u32(0).bytes(self.disk_id.as_bytes());
         bytes.u64(self.round).u8(self.clean.into()).zero(7).u64(self.written.get());
-        bytes.bytes(&self.boot_id).u32(self.logs.len() as u32).zero(4);
+        bytes.bytes(&self.boot_id).u64(self.generation).u32(self.logs.len() as u32).zero(4);
         for log in &self.logs {
             log.encode(&mut bytes);
         }
@@ -157,6 +176,7 @@ impl Checkpoint {
         cursor.zero(7)?;
         let written = cursor.time()?;
         let boot_id = cursor.array()?;
+        let generation = cursor.u64()?;
         let at = cursor.position();
         let count = cursor.u32()? as usize;
         cursor.zero(4)?;
@@ -173,7 +193,7 @@ impl Checkpoint {
             logs.push(log);
         }
         cursor.finish()?;
-        Ok(Self { disk_id, round, clean, written, boot_id, logs })
+        Ok(Self { disk_id, round, clean, written, boot_id, generation, logs })
     }
 }
 
@@ -191,6 +211,25 @@ impl EndProof {
     }
 }
 
+impl Gap {
+    fn decode(cursor: &mut Cursor<'_>) -> Decoded<Self> {
+        let (from, to) = (cursor.offset()?, cursor.offset()?);
+        let at = cursor.clone();
+        let reason = match cursor.u16()? {
+            0 => None,
+            code => Some(
+                GapReason::from_code(code)
+                    .ok_or_else(|| at.corrupt("a reason that there is not"))?,
+            ),
+        };
+        cursor.zero(6)?;
+        if from >= to {
+            return Err(at.corrupt("a gap that ends before it begins"));
+        }
+        Ok(Self { from, to, reason })
+    }
+}
+
 impl CheckpointLog {
     fn encode(&self, out: &mut Vec<u8>) {
         out.bytes(self.topic_id.as_bytes());
@@ -200,6 +239,11 @@ impl CheckpointLog {
         out.u64(self.last_segment.get()).u64(self.position);
         out.u32(self.producers.len() as u32);
         self.producers.encode(out);
+        out.u32(self.gaps.len() as u32);
+        for gap in &self.gaps {
+            out.u64(gap.from.get()).u64(gap.to.get());
+            out.u16(gap.reason.map_or(0, GapReason::code)).zero(6);
+        }
     }
 
     fn decode(cursor: &mut Cursor<'_>) -> Decoded<Self> {
@@ -221,6 +265,8 @@ impl CheckpointLog {
         let (last_segment, position) = (cursor.offset()?, cursor.u64()?);
         let count = cursor.count(Producers::ENCODED_BYTES_MIN)?;
         let producers = Producers::decode(cursor, count)?;
+        let count = cursor.count(GAP_BYTES)?;
+        let gaps = (0..count).map(|_| Gap::decode(cursor)).collect::<Decoded<_>>()?;
         Ok(Self {
             topic_id,
             open,
@@ -234,6 +280,7 @@ impl CheckpointLog {
             last_segment,
             position,
             producers,
+            gaps,
         })
     }
 }

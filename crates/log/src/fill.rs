@@ -31,9 +31,18 @@ pub(crate) enum Fill {
     /// A log's deletion is durable: remove its files.
     Delete { topic: TopicId, done: oneshot::Sender<Result<()>> },
     /// Put everything up to `round` into segments, synced, and say so in a checkpoint.
-    Checkpoint { round: u64, clean: bool },
+    Checkpoint(Asked),
     /// Make a journal file.
     MakeFile { index: u32, bytes: u64 },
+}
+
+/// A checkpoint that is wanted.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asked {
+    pub(crate) round: u64,
+    pub(crate) clean: bool,
+    /// Of the journal's file that is written now.
+    pub(crate) generation: u64,
 }
 
 /// What the filler has to say.
@@ -127,7 +136,7 @@ impl Filler {
                     // Whoever asked may be gone; the files are removed all the same.
                     let _ = done.send(self.bodies.delete(topic));
                 }
-                Fill::Checkpoint { round, clean } => checkpoint = Some((round, clean)),
+                Fill::Checkpoint(asked) => checkpoint = Some(asked),
                 Fill::MakeFile { index, bytes } => self.make_file(index, bytes),
             }
             let held: usize = rooms.iter().map(OwnedSemaphorePermit::num_permits).sum();
@@ -144,8 +153,8 @@ impl Filler {
                 if result.is_ok() {
                     rooms.clear();
                     self.feedback.say(|said| said.filled = true);
-                    if let Some((round, clean)) = checkpoint.take()
-                        && let Err(retry) = self.take_checkpoint(round, clean)
+                    if let Some(asked) = checkpoint.take()
+                        && let Err(retry) = self.take_checkpoint(asked)
                     {
                         checkpoint = retry;
                         full = Some(self.full());
@@ -158,7 +167,7 @@ impl Filler {
     }
 
     /// Err: it is to be tried again when there is room (what is in it), or never (None; the store stops).
-    fn take_checkpoint(&mut self, round: u64, clean: bool) -> Result<(), Option<(u64, bool)>> {
+    fn take_checkpoint(&mut self, asked: Asked) -> Result<(), Option<Asked>> {
         if let Err(error) = self.bodies.sync() {
             self.feedback.say(|said| said.failed = Some(error));
             return Err(None);
@@ -167,13 +176,14 @@ impl Filler {
             tracing::error!(error = %problem, "a segment can't be sealed");
         }
         let written = TimeMs::new(self.env.clock.wall_ms());
-        let checkpoint = self.bodies.checkpoint(round, clean, written, self.boot_id);
+        let Asked { round, clean, generation } = asked;
+        let checkpoint = self.bodies.checkpoint(round, clean, written, self.boot_id, generation);
         match checkpoint::write(&*self.env.disk, &self.layout, &checkpoint) {
             Ok(()) => {
                 self.feedback.say(|said| said.checkpointed = Some(round));
                 Ok(())
             }
-            Err(error) if is_full(&error) => Err(Some((round, clean))),
+            Err(error) if is_full(&error) => Err(Some(asked)),
             Err(error) => {
                 self.feedback.say(|said| said.failed = Some(error));
                 Err(None)

@@ -37,7 +37,7 @@ mod shared;
 mod state;
 mod store;
 
-pub use crate::checkpoint::EndProof;
+pub use crate::checkpoint::{EndProof, Gap};
 pub use crate::commit::{Appended, OpenLog};
 pub use crate::config::Config;
 pub use crate::error::{Effect, Error, Kind, Result};

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use danube_model::{Batch, Durability, Epoch, Offset, TopicId};
 use tokio::sync::oneshot;
 
+use crate::checkpoint::Gap;
 use crate::commit::{Appended, Command, Item};
 use crate::error::{Error, Result};
 use crate::reader::{Reader, Start};
@@ -25,7 +26,7 @@ pub struct Log {
 pub struct Appending(oneshot::Receiver<Result<Appended>>);
 
 /// What is known of a log without reading it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Extent {
     /// First offset still held.
     pub start: Offset,
@@ -35,6 +36,8 @@ pub struct Extent {
     pub bytes: u64,
     /// How many files there are.
     pub segments: usize,
+    /// Offsets that can't be read; the newest ones if there are many.
+    pub gaps: Vec<Gap>,
 }
 
 impl Log {

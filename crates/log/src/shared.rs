@@ -16,6 +16,7 @@ use danube_model::{Frame, Offset, TopicId};
 
 use tokio::sync::watch;
 
+use crate::checkpoint::Gap;
 use crate::segment::Index;
 
 /// How far a log goes, for those who wait for it.
@@ -45,6 +46,8 @@ pub(crate) struct View {
     /// Of the last segment while it is filled, as far as this run of the broker filled it.
     pub(crate) index: Index,
     pub(crate) tail: VecDeque<Frame>,
+    /// Offsets that can't be read; the newest ones if there are many.
+    pub(crate) gaps: Vec<Gap>,
 }
 
 /// A file of the log.

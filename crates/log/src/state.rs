@@ -1,9 +1,10 @@
 //! What follows from the records of one log, in their order. Pure; the commit loop, the filler and the recovery
 //! all go by it, so that they can't disagree.
 
+use danube_model::frame::FrameKind;
 use danube_model::{Durability, Epoch, Frame, Offset, TimeMs, TopicId};
 
-use crate::checkpoint::{CheckpointLog, EndProof};
+use crate::checkpoint::{CheckpointLog, EndProof, Gap};
 use crate::producers::Producers;
 
 /// One log as its records have made it.
@@ -23,7 +24,12 @@ pub(crate) struct LogState {
     /// Of the last frame.
     pub(crate) last_receive_time: TimeMs,
     pub(crate) producers: Producers,
+    /// Offsets that can't be read; the newest ones if there are many.
+    pub(crate) gaps: Vec<Gap>,
 }
+
+/// Gaps that are remembered of a log; all of them are in its segments.
+const GAPS_MAX: usize = 1024;
 
 impl Default for LogState {
     fn default() -> Self {
@@ -36,6 +42,7 @@ impl Default for LogState {
             end: Offset::ZERO,
             last_receive_time: TimeMs::ZERO,
             producers: Producers::default(),
+            gaps: Vec::new(),
         }
     }
 }
@@ -70,8 +77,24 @@ impl LogState {
         if let Some(producer) = frame.producer() {
             self.producers.record(&producer, frame.record_count(), frame.base());
         }
+        if let FrameKind::Gap { next, reason } = frame.kind() {
+            self.add_gap(Gap { from: frame.base(), to: next, reason: Some(reason) });
+        }
         self.end = frame.next();
         self.last_receive_time = self.last_receive_time.max(frame.receive_time());
+    }
+
+    /// What lies before `to` is damaged; the log goes on there.
+    pub(crate) fn skip(&mut self, to: Offset) {
+        self.add_gap(Gap { from: self.end, to, reason: None });
+        self.end = to;
+    }
+
+    fn add_gap(&mut self, gap: Gap) {
+        if self.gaps.len() == GAPS_MAX {
+            self.gaps.remove(0);
+        }
+        self.gaps.push(gap);
     }
 
     /// As a checkpoint has it.
@@ -85,6 +108,7 @@ impl LogState {
             end: log.end,
             last_receive_time: log.last_receive_time,
             producers: log.producers.clone(),
+            gaps: log.gaps.clone(),
         }
     }
 
@@ -109,6 +133,7 @@ impl LogState {
             last_segment,
             position,
             producers: self.producers.clone(),
+            gaps: self.gaps.clone(),
         }
     }
 }

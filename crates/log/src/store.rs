@@ -9,6 +9,7 @@ use danube_env::{Env, blocking};
 use danube_model::{DiskId, Durability, Epoch, Offset, TopicId};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
 
+use crate::bodies::Body;
 use crate::checkpoint::EndProof;
 use crate::commit::{COMMANDS_MAX, Command, Committer, Item, Live, OpenLog};
 use crate::config::{Config, Sizes};
@@ -20,7 +21,8 @@ use crate::journal::writer::Journal;
 use crate::layout::{Layout, create_dir_durably};
 use crate::log::{Extent, Log};
 use crate::recovery::{self, Report};
-use crate::shared::{Shared, Tail};
+use crate::shared::Shared;
+use crate::state::LogState;
 
 /// Rounds that wait for the filler at most.
 const ROUNDS_MAX: usize = 1024;
@@ -50,6 +52,14 @@ struct Known {
     /// Its files were listed.
     found: bool,
     facts: Facts,
+}
+
+impl Known {
+    fn recovered(body: &Body) -> Self {
+        let LogState { epoch, level, end_proof, end, .. } = body.state;
+        let facts = Facts { epoch, level, end_proof, end };
+        Self { shared: Arc::clone(&body.shared), found: false, facts }
+    }
 }
 
 /// What a store knows of a log that may not be open.
@@ -85,51 +95,37 @@ impl Store {
             Ok((lock, sizes, recovery::recover(&env, &layout, sizes.file_bytes)?))
         });
         let (lock, sizes, recovered) = opened.await?;
-        let recovery::Recovered { disk_id, boot_id, bodies, journal, report } = recovered;
-        let known = |body: &crate::bodies::Body| Known {
-            shared: Arc::clone(&body.shared),
-            found: false,
-            facts: Facts {
-                epoch: body.state.epoch,
-                level: body.state.level,
-                end_proof: body.state.end_proof,
-                end: body.state.end,
-            },
-        };
-        let logs = bodies.iter().map(|(topic, body)| (topic, known(body))).collect();
+        let report = recovered.report.clone();
+        let store = Self::start(config, env, layout, lock, sizes, recovered)?;
+        Ok((store, report))
+    }
+
+    /// Starts the two loops on a hot tier that was recovered.
+    fn start(
+        config: Config,
+        env: Env,
+        layout: Layout,
+        lock: Box<dyn Lock>,
+        sizes: Sizes,
+        recovered: recovery::Recovered,
+    ) -> Result<Self> {
+        let recovery::Recovered { disk_id, boot_id, bodies, journal, .. } = recovered;
+        let logs = bodies.iter().map(|(topic, body)| (topic, Known::recovered(body))).collect();
         let (commands, told) = mpsc::channel(COMMANDS_MAX);
-        let (filler_tell, filler_told) = mpsc::channel(ROUNDS_MAX);
+        let (fills, filler_told) = mpsc::channel(ROUNDS_MAX);
         let (stopped, stopped_seen) = watch::channel(None);
         let feedback = Feedback::default();
-        let fill_room_kib = kib(config.tail_bytes / 2);
-        let committer = Committer {
-            env: env.clone(),
-            journal: Journal::new(
-                Arc::clone(&env.disk),
-                layout.clone(),
-                disk_id,
-                sizes.file_bytes,
-                sizes.files_max,
-                journal,
-            ),
-            journal_file_bytes: sizes.file_bytes,
-            checkpoint_bytes: sizes.checkpoint_bytes,
-            logs: bodies.iter().map(|(topic, body)| (topic, Live::recovered(body))).collect(),
-            ready: Default::default(),
-            unsynced: Default::default(),
-            tail: Tail::new(config.tail_bytes),
-            filler: filler_tell,
-            feedback: feedback.clone(),
-            fill_room: Arc::new(Semaphore::new(fill_room_kib as usize)),
-            fill_room_kib,
-            full: None,
-            blocked_at: None,
+        let disk = Arc::clone(&env.disk);
+        let Sizes { file_bytes, files_max, .. } = sizes;
+        let committer = Committer::new(
+            env.clone(),
+            config.clone(),
+            Journal::new(disk, layout.clone(), disk_id, file_bytes, files_max, journal)?,
+            sizes,
+            bodies.iter().map(|(topic, body)| (topic, Live::recovered(body))).collect(),
+            (fills, feedback.clone()),
             stopped,
-            timers: Default::default(),
-            uncheckpointed: 0,
-            checkpointing: None,
-            config: config.clone(),
-        };
+        );
         let filler = Filler {
             env: env.clone(),
             layout: layout.clone(),
@@ -157,7 +153,7 @@ impl Store {
             _lock: lock,
             env,
         };
-        Ok((Self { inner: Arc::new(inner) }, report))
+        Ok(Self { inner: Arc::new(inner) })
     }
 
     /// Identity of this hot tier, written once.
@@ -318,9 +314,13 @@ impl Store {
     pub(crate) async fn extent(&self, shared: &Arc<Shared>) -> Result<Extent> {
         let (disk, layout, topic) =
             (Arc::clone(&self.inner.env.disk), self.inner.layout.clone(), shared.topic);
-        let (start, firsts) = {
+        let (start, gaps, firsts) = {
             let view = shared.view();
-            (view.start, view.segments.iter().map(|segment| segment.first).collect::<Vec<_>>())
+            (
+                view.start,
+                view.gaps.clone(),
+                view.segments.iter().map(|segment| segment.first).collect::<Vec<_>>(),
+            )
         };
         let segments = firsts.len();
         let bytes = blocking(&*self.inner.env.spawn, move || {
@@ -333,7 +333,7 @@ impl Store {
             firsts.into_iter().map(len).sum()
         })
         .await;
-        Ok(Extent { start, durable_end: shared.ends.borrow().durable, bytes, segments })
+        Ok(Extent { start, durable_end: shared.ends.borrow().durable, bytes, segments, gaps })
     }
 
     fn logs(&self) -> MutexGuard<'_, BTreeMap<TopicId, Known>> {
@@ -350,6 +350,6 @@ fn take_lock(env: &Env, layout: &Layout) -> Result<Box<dyn Lock>> {
 }
 
 /// Rounded up, so that everything that waits counts.
-fn kib(bytes: u64) -> u32 {
+pub(crate) fn kib(bytes: u64) -> u32 {
     u32::try_from(bytes.div_ceil(1024)).unwrap_or(u32::MAX).max(1)
 }

@@ -27,6 +27,11 @@ fn log(topic: u8) -> CheckpointLog {
         last_segment: Offset::new(16),
         position: 0x2222,
         producers,
+        gaps: vec![Gap {
+            from: Offset::new(12),
+            to: Offset::new(14),
+            reason: Some(GapReason::Corrupt),
+        }],
     }
 }
 
@@ -37,6 +42,7 @@ fn checkpoint(round: u64) -> Checkpoint {
         clean: true,
         written: TimeMs::new(0x3333),
         boot_id: [0xbb; 16],
+        generation: 0x4444,
         logs: vec![log(1), log(2)],
     }
 }
@@ -60,12 +66,13 @@ fn it_has_the_bytes_of_the_format() {
     let golden = [
         &b"DANUCKP1"[..],
         &[0, 1, 0, 0],
-        &[0x73, 0x5a, 0x58, 0x9f],
+        &[0x69, 0xf0, 0x10, 0xe2],
         &[0xdd; 16],
         &[0, 0, 0, 0, 0, 0, 0, 7],
         &[1, 0, 0, 0, 0, 0, 0, 0],
         &[0, 0, 0, 0, 0, 0, 0x33, 0x33],
         &[0xbb; 16],
+        &[0, 0, 0, 0, 0, 0, 0x44, 0x44],
         &[0, 0, 0, 1, 0, 0, 0, 0],
         // The log.
         &[1; 16],
@@ -82,6 +89,11 @@ fn it_has_the_bytes_of_the_format() {
         &[0, 0, 0, 0, 0, 0, 0, 9],
         &[0, 1, 0, 1],
         &[0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0, 17],
+        // Its gap.
+        &[0, 0, 0, 1],
+        &[0, 0, 0, 0, 0, 0, 0, 12],
+        &[0, 0, 0, 0, 0, 0, 0, 14],
+        &[0, 2, 0, 0, 0, 0, 0, 0],
     ]
     .concat();
     let encoded = checkpoint.encode();
@@ -263,6 +275,11 @@ fn logs() -> impl Strategy<Value = Vec<CheckpointLog>> {
                 last_segment: Offset::new(start),
                 position: number,
                 producers,
+                gaps: vec![Gap {
+                    from: Offset::new(start),
+                    to: Offset::new(start + 1),
+                    reason: None,
+                }],
             }
         },
     );

@@ -51,6 +51,7 @@ impl Live {
     /// A log as a recovery left it: all of it in segments and synced.
     pub(crate) fn recovered(body: &Body) -> Self {
         let end = body.state.end;
+        body.shared.view().gaps = body.state.gaps.clone();
         Self {
             state: body.state.clone(),
             durable_end: end,

@@ -22,11 +22,12 @@ use danube_model::{Batch, Durability, Epoch, GapReason, Offset, TopicId};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
 
 pub(crate) use self::live::Live;
-use crate::config::Config;
+use crate::config::{Config, Sizes};
 use crate::error::{Error, Result};
-use crate::fill::{Feedback, Fill, Full, Said};
+use crate::fill::{Asked, Feedback, Fill, Full, Said};
 use crate::journal::writer::Journal;
 use crate::shared::{Shared, Tail};
+use crate::store::kib;
 
 /// Commands that wait for the loop at most; those who send more wait.
 pub(crate) const COMMANDS_MAX: usize = 16 * 1024;
@@ -111,31 +112,31 @@ pub(crate) enum Command {
 
 /// The loop's own state.
 pub(crate) struct Committer {
-    pub(crate) env: Env,
-    pub(crate) config: Config,
-    pub(crate) journal: Journal,
-    pub(crate) journal_file_bytes: u64,
-    pub(crate) checkpoint_bytes: u64,
-    pub(crate) logs: BTreeMap<TopicId, Live>,
+    env: Env,
+    config: Config,
+    journal: Journal,
+    journal_file_bytes: u64,
+    checkpoint_bytes: u64,
+    logs: BTreeMap<TopicId, Live>,
     /// Logs whose queue is not empty, in turn.
-    pub(crate) ready: VecDeque<TopicId>,
+    ready: VecDeque<TopicId>,
     /// Logs that grew since the last sync.
-    pub(crate) unsynced: BTreeSet<TopicId>,
-    pub(crate) tail: Tail,
-    pub(crate) filler: mpsc::Sender<Fill>,
-    pub(crate) feedback: Feedback,
+    unsynced: BTreeSet<TopicId>,
+    tail: Tail,
+    filler: mpsc::Sender<Fill>,
+    feedback: Feedback,
     /// Memory for frames that are not in segments, in KiB.
-    pub(crate) fill_room: Arc<Semaphore>,
-    pub(crate) fill_room_kib: u32,
-    pub(crate) full: Option<Full>,
+    fill_room: Arc<Semaphore>,
+    fill_room_kib: u32,
+    full: Option<Full>,
     /// The room in the journal at which the next batch did not fit.
-    pub(crate) blocked_at: Option<u64>,
-    pub(crate) stopped: watch::Sender<Option<Error>>,
-    pub(crate) timers: Timers,
+    blocked_at: Option<u64>,
+    stopped: watch::Sender<Option<Error>>,
+    timers: Timers,
     /// Bytes of rounds since the last checkpoint was asked for.
-    pub(crate) uncheckpointed: u64,
+    uncheckpointed: u64,
     /// The round of a checkpoint that was asked for and is not there yet.
-    pub(crate) checkpointing: Option<u64>,
+    checkpointing: Option<u64>,
 }
 
 /// When something is due, by the monotonic clock.
@@ -150,6 +151,39 @@ pub(crate) struct Timers {
 }
 
 impl Committer {
+    pub(crate) fn new(
+        env: Env,
+        config: Config,
+        journal: Journal,
+        sizes: Sizes,
+        logs: BTreeMap<TopicId, Live>,
+        (filler, feedback): (mpsc::Sender<Fill>, Feedback),
+        stopped: watch::Sender<Option<Error>>,
+    ) -> Self {
+        let fill_room_kib = kib(config.tail_bytes / 2);
+        Self {
+            env,
+            journal,
+            journal_file_bytes: sizes.file_bytes,
+            checkpoint_bytes: sizes.checkpoint_bytes,
+            logs,
+            ready: VecDeque::new(),
+            unsynced: BTreeSet::new(),
+            tail: Tail::new(config.tail_bytes),
+            filler,
+            feedback,
+            fill_room: Arc::new(Semaphore::new(fill_room_kib as usize)),
+            fill_room_kib,
+            full: None,
+            blocked_at: None,
+            stopped,
+            timers: Timers::default(),
+            uncheckpointed: 0,
+            checkpointing: None,
+            config,
+        }
+    }
+
     /// Runs until it is told to stop, or until all handles are gone. Owned and joined by the store.
     pub(crate) async fn run(mut self, mut commands: mpsc::Receiver<Command>) {
         let ended = match self.work(&mut commands).await {
@@ -309,7 +343,8 @@ impl Committer {
         let round = self.journal.last_round();
         self.checkpointing = Some(round);
         self.uncheckpointed = 0;
-        self.tell_filler(Fill::Checkpoint { round, clean }).await;
+        let generation = self.journal.generation();
+        self.tell_filler(Fill::Checkpoint(Asked { round, clean, generation })).await;
     }
 
     async fn tell_filler(&mut self, fill: Fill) {

@@ -213,6 +213,8 @@ impl Committer {
             let stamp = stamp(live, epoch, round.now);
             let frame = Frame::gap(topic, stamp, next, reason);
             self.place_frame(topic, frame, round);
+            let live = &self.logs[&topic];
+            live.shared.view().gaps = live.state.gaps.clone();
         }
         Ok(())
     }

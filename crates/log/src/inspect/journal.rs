@@ -17,7 +17,7 @@ pub use self::found::{
 use crate::checkpoint::{self, Checkpoint, EndProof};
 use crate::identity::DiskIdentity;
 use crate::journal::round::{Entry, Kind};
-use crate::journal::scan::{self, Round, Scan, Step};
+use crate::journal::scan::{self, After, Round, Scan, Step};
 use crate::layout::{self, Layout};
 use crate::recovery::{self, Rehearsal, Report};
 use crate::state::LogState;
@@ -124,7 +124,7 @@ impl Inspection<'_> {
     ) -> Result<()> {
         let headers = found.files.iter().filter_map(|file| file.header);
         let Some(first) = headers.map(|header| header.first_round).min() else { return Ok(()) };
-        let mut scan = Scan::new(disk, layout, found, first);
+        let mut scan = Scan::new(disk, layout, found, After::before(first));
         loop {
             match scan.step()? {
                 Step::Round(round) if round.head.round <= last => self.round(&round),

@@ -15,6 +15,8 @@ pub(crate) const VERSION: u16 = 1;
 
 const FILE_MAGIC: &[u8; 8] = b"DANUJNL1";
 const FILE_HEADER: usize = 64;
+const NEXT_MAGIC: &[u8; 8] = b"DANUNXT1";
+const NEXT_FILE: usize = 48;
 const ROUND_MAGIC: &[u8; 8] = b"DANURND1";
 /// Begins the copy of a round's head, so that it can be searched for.
 pub(crate) const COPY_MAGIC: &[u8; 8] = b"DANURNDC";
@@ -82,6 +84,48 @@ impl FileHeader {
             first_round: rest.get_u64(),
             file_bytes: rest.get_u64(),
         })
+    }
+}
+
+/// Stands where a file's rounds end, and says that they go on in another one: so that a lost last file is missed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct NextFile {
+    pub(crate) disk_id: DiskId,
+    /// Of the file that it stands in.
+    pub(crate) generation: u64,
+    /// Of the file in which the journal goes on.
+    pub(crate) next_generation: u64,
+}
+
+impl NextFile {
+    /// One block.
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut block = Vec::with_capacity(BLOCK as usize);
+        block.put_slice(NEXT_MAGIC);
+        block.put_u16(VERSION);
+        block.put_u16(0);
+        block.put_u32(0);
+        block.put_slice(self.disk_id.as_bytes());
+        block.put_u64(self.generation);
+        block.put_u64(self.next_generation);
+        let checksum = checksum_without_field(&block, 12);
+        block[12..16].copy_from_slice(&checksum.to_be_bytes());
+        block.resize(BLOCK as usize, 0);
+        block
+    }
+
+    /// Reads it from bytes that begin at a block boundary; None if they are none.
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
+        let bytes = bytes.get(..NEXT_FILE)?;
+        if bytes[..8] != *NEXT_MAGIC
+            || checksum_without_field(bytes, 12) != (&bytes[12..16]).get_u32()
+            || check_version((&bytes[8..10]).get_u16(), (&bytes[10..12]).get_u16()).is_err()
+        {
+            return None;
+        }
+        let mut rest = &bytes[16..];
+        let disk_id = DiskId::new(take16(&mut rest));
+        Some(Self { disk_id, generation: rest.get_u64(), next_generation: rest.get_u64() })
     }
 }
 

@@ -11,8 +11,9 @@ use danube_env::Disk;
 use danube_env::disk::Open;
 use danube_model::DiskId;
 
+use crate::checkpoint::Checkpoint;
 use crate::error::{Error, Result};
-use crate::journal::round::{BLOCK, COPY_MAGIC, FileHeader, Head, Unreadable, VERSION};
+use crate::journal::round::{BLOCK, COPY_MAGIC, FileHeader, Head, NextFile, Unreadable, VERSION};
 use crate::layout::{self, Layout};
 
 /// A round with its payloads.
@@ -113,6 +114,28 @@ fn newer(path: PathBuf, what: &'static str, found: u16) -> Error {
     Error::UnknownVersion { path, what, found: u32::from(found), known: u32::from(VERSION) }
 }
 
+/// Up to where the journal need not be read.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct After {
+    /// This round and all before it.
+    round: u64,
+    /// A generation that was begun since: that no file has it is a loss.
+    generation: Option<u64>,
+}
+
+impl After {
+    /// Everything from `round` on.
+    pub(crate) fn before(round: u64) -> Self {
+        Self { round: round.saturating_sub(1), generation: None }
+    }
+
+    pub(crate) fn checkpoint(checkpoint: &Checkpoint) -> Self {
+        // After a clean stop nothing is in the journal that is not in the checkpoint.
+        let begun = !checkpoint.clean && checkpoint.generation > 0;
+        Self { round: checkpoint.round, generation: begun.then_some(checkpoint.generation) }
+    }
+}
+
 /// Walks the rounds from a given one on.
 pub(crate) struct Scan<'a> {
     disk: &'a dyn Disk,
@@ -125,6 +148,8 @@ pub(crate) struct Scan<'a> {
     /// The round wanted next.
     round: u64,
     ended: bool,
+    /// The file is gone that is known to have been begun for the round wanted next.
+    is_missing: bool,
 }
 
 struct Loaded {
@@ -137,27 +162,35 @@ struct Loaded {
 }
 
 impl<'a> Scan<'a> {
-    /// Starts before `round`, which is 1 past the checkpoint's.
-    pub(crate) fn new(disk: &'a dyn Disk, layout: &'a Layout, found: &Found, round: u64) -> Self {
+    /// Starts behind a checkpoint.
+    pub(crate) fn new(disk: &'a dyn Disk, layout: &'a Layout, found: &Found, after: After) -> Self {
+        let round = after.round + 1;
         let used: Vec<_> =
             found.files.iter().filter(|file| file.header.is_some()).cloned().collect();
         let first_round = |file: &FoundFile| file.header.map_or(0, |header| header.first_round);
         let skip = used.iter().rposition(|file| first_round(file) <= round).unwrap_or(0);
-        Self {
-            disk,
-            layout,
-            files: used[skip..].to_vec(),
-            at: 0,
-            loaded: None,
-            round,
-            ended: false,
-        }
+        let is_begun = |wanted: u64| {
+            let is_it =
+                |header: FileHeader| header.generation == wanted || header.first_round > round;
+            used.iter().filter_map(|file| file.header).any(is_it)
+        };
+        let is_missing = after.generation.is_some_and(|wanted| !is_begun(wanted));
+        let files = used[skip..].to_vec();
+        Self { disk, layout, files, at: 0, loaded: None, round, ended: false, is_missing }
     }
 
     /// The next step; after [`Step::End`] it is asked no more.
     pub(crate) fn step(&mut self) -> Result<Step> {
         assert!(!self.ended, "the scan has ended");
         loop {
+            if std::mem::take(&mut self.is_missing) {
+                let path = self.layout.journal_dir();
+                return Ok(self.lost_to_the_end(
+                    path,
+                    0,
+                    "the last file of the journal is missing",
+                ));
+            }
             if !self.load()? {
                 return Ok(self.end(None, None, 0));
             }
@@ -198,12 +231,17 @@ impl<'a> Scan<'a> {
         let limit = self.limit();
         let Some(loaded) = &self.loaded else { return Ok(true) };
         let behind = loaded.behind(loaded.position, limit)?;
-        Ok(behind.synced_round >= round || limit.is_some())
+        Ok(behind.synced_round >= round || limit.is_some() || loaded.goes_on().is_some())
     }
 
     /// The first round that belongs to the file after the loaded one.
     fn limit(&self) -> Option<u64> {
         self.files.get(self.at + 1).and_then(|file| file.header).map(|header| header.first_round)
+    }
+
+    /// Rounds from the wanted one on are lost, and nobody knows how many.
+    fn lost_to_the_end(&self, path: PathBuf, position: u64, why: &str) -> Step {
+        Step::Lost { first: self.round, next: self.round, path, position, why: why.to_owned() }
     }
 
     fn next_file(&mut self) {
@@ -241,6 +279,12 @@ impl<'a> Scan<'a> {
         let position = loaded.position as u64;
         let path = loaded.path.clone();
         let behind = loaded.behind(loaded.position + BLOCK as usize, limit)?;
+        if let Some(why) = loaded.goes_on().filter(|_| limit.is_none() && behind.first.is_none()) {
+            self.files.truncate(self.at);
+            self.loaded = None;
+            self.round = self.round.max(lost);
+            return Ok(Some(self.lost_to_the_end(path, position, why)));
+        }
         let synced = limit.map_or(behind.synced_round, |limit| behind.synced_round.max(limit - 1));
         if synced < lost {
             let anything = why != ABSENT || behind.first.is_some();
@@ -323,6 +367,17 @@ impl Loaded {
             from += COPY_MAGIC.len();
         }
         None
+    }
+
+    /// Why rounds must have followed the last one in this file, if they must.
+    fn goes_on(&self) -> Option<&'static str> {
+        if (self.bytes.len() as u64) < self.header.file_bytes {
+            return Some("the file is cut");
+        }
+        let next = NextFile::decode(self.bytes.get(self.position..)?)?;
+        let is_ours =
+            next.disk_id == self.header.disk_id && next.generation == self.header.generation;
+        is_ours.then_some("the next file of the journal is missing")
     }
 
     fn is_ours(&self, head: &Head) -> bool {

@@ -18,8 +18,8 @@ use danube_env::{Disk, File};
 use danube_model::DiskId;
 
 use crate::error::{Error, Result};
-use crate::journal::round::{BLOCK, Entry, FileHeader, Head};
-use crate::layout::Layout;
+use crate::journal::round::{BLOCK, Entry, FileHeader, Head, NextFile};
+use crate::layout::{self, Layout};
 
 /// Zeroes to fill a new file with, a piece at a time.
 static ZEROES: [u8; 64 * 1024] = [0; 64 * 1024];
@@ -29,12 +29,14 @@ const WRITE_TRIES: u32 = 3;
 
 /// Where the journal goes on after a recovery.
 pub(crate) struct Start {
-    /// The first generation that no file has had yet.
+    /// The generation that was begun.
     pub(crate) generation: u64,
-    /// The next round.
+    /// The next round, the first of that generation.
     pub(crate) round: u64,
-    /// Files of the right size, all of them free.
-    pub(crate) files: Vec<u32>,
+    /// The file that was begun.
+    pub(crate) current: u32,
+    /// Other files of the right size.
+    pub(crate) free: Vec<u32>,
 }
 
 /// The journal being written.
@@ -45,7 +47,7 @@ pub(crate) struct Journal {
     file_bytes: u64,
     files_max: usize,
     generation: u64,
-    current: Option<Current>,
+    current: Current,
     used: VecDeque<Used>,
     free: VecDeque<u32>,
     next_index: u32,
@@ -76,29 +78,37 @@ impl Journal {
         file_bytes: u64,
         files_max: usize,
         start: Start,
-    ) -> Self {
+    ) -> Result<Self> {
         assert!(start.round > 0, "rounds begin at 1");
-        Self {
+        let path = layout.journal_file(start.current);
+        let file = disk.open(&path, Open::Write).map_err(Error::io("open", &path))?;
+        let last_index = start.free.iter().fold(start.current, |last, index| last.max(*index));
+        Ok(Self {
             disk,
             layout,
             disk_id,
             file_bytes,
             files_max,
             generation: start.generation,
-            current: None,
+            current: Current { index: start.current, file, position: BLOCK },
             used: VecDeque::new(),
-            next_index: start.files.iter().max().map_or(1, |last| last + 1),
-            free: start.files.into(),
+            next_index: last_index + 1,
+            free: start.free.into(),
             making: false,
             next_round: start.round,
             synced_round: start.round - 1,
             entered_round: start.round - 1,
-        }
+        })
     }
 
     /// Bytes of a round that a file can hold.
     pub(crate) fn round_bytes_max(&self) -> u64 {
-        self.file_bytes - BLOCK
+        round_bytes_max(self.file_bytes)
+    }
+
+    /// Generation of the current file.
+    pub(crate) fn generation(&self) -> u64 {
+        self.generation
     }
 
     /// The last round written, 0 if none ever was.
@@ -118,27 +128,24 @@ impl Journal {
 
     /// Bytes of the largest round that can be written without a further file.
     pub(crate) fn room(&self) -> u64 {
-        match &self.current {
-            _ if !self.free.is_empty() => self.round_bytes_max(),
-            Some(current) => self.file_bytes - current.position,
-            None => 0,
-        }
+        if self.free.is_empty() { self.room_in_current() } else { self.round_bytes_max() }
+    }
+
+    /// The last block is for [`NextFile`].
+    fn room_in_current(&self) -> u64 {
+        self.file_bytes - BLOCK - self.current.position
     }
 
     /// Whether a checkpoint is needed to go on: no file is free, none can be made, and the current one is half full.
     pub(crate) fn wants_checkpoint(&self) -> bool {
         self.free.is_empty()
             && self.used.len() + 1 >= self.files_max
-            && self.current.as_ref().is_some_and(|current| current.position > self.file_bytes / 2)
-    }
-
-    fn fits(&self, bytes: u64) -> bool {
-        self.current.as_ref().is_some_and(|current| current.position + bytes <= self.file_bytes)
+            && self.current.position > self.file_bytes / 2
     }
 
     /// The index of a file to make ahead of need, if one is wanted; [`Journal::file_made`] answers it.
     pub(crate) fn file_to_make(&mut self) -> Option<u32> {
-        let files = self.used.len() + self.free.len() + usize::from(self.current.is_some());
+        let files = self.used.len() + self.free.len() + 1;
         if self.making || !self.free.is_empty() || files >= self.files_max {
             return None;
         }
@@ -180,12 +187,12 @@ impl Journal {
             entries,
         };
         let len = head.len();
-        if !self.fits(len) {
+        if len > self.room_in_current() {
             self.next_file()?;
             head.generation = self.generation;
             head.synced_round = self.synced_round;
         }
-        let current = self.current.as_mut().expect("a file was just opened");
+        let current = &mut self.current;
         let (bytes, copy) = head.encode();
         let used = 2 * Head::encoded_len(records) + head.payload_bytes();
         let mut parts = Vec::with_capacity(payloads.len() + 3);
@@ -203,39 +210,64 @@ impl Journal {
 
     /// Makes every round written so far durable. An error is final: see promise P7 in `docs/guarantees.md`.
     pub(crate) fn sync(&mut self) -> Result<()> {
-        if let Some(current) = &self.current {
-            current
-                .file
-                .sync_data()
-                .map_err(Error::io("sync", self.layout.journal_file(current.index)))?;
-        }
+        let path = self.layout.journal_file(self.current.index);
+        self.current.file.sync_data().map_err(Error::io("sync", path))?;
         self.synced_round = self.last_round();
         Ok(())
     }
 
+    /// Goes on in another file. At each step what is on the disk can be told from a loss: the rounds before are synced,
+    /// then the new file has its header, then the old one says so, then come rounds.
     fn next_file(&mut self) -> Result<()> {
         if self.is_unsynced() {
             self.sync()?;
         }
         let index = self.free.pop_front().expect("the caller made sure of room");
-        if let Some(current) = self.current.take() {
-            self.used.push_back(Used { index: current.index, last_round: self.last_round() });
-            self.generation += 1;
-        }
-        let path = self.layout.journal_file(index);
-        let file = self.disk.open(&path, Open::Write).map_err(Error::io("open", &path))?;
-        let header = FileHeader {
-            disk_id: self.disk_id,
-            generation: self.generation,
-            first_round: self.next_round,
-            file_bytes: self.file_bytes,
-        };
-        write_again(&*file, &[&header.encode()], 0).map_err(Error::io("write", &path))?;
-        // Durable before any round of it, so that no later start can take the same generation for other rounds.
-        file.sync_data().map_err(Error::io("sync", &path))?;
-        self.current = Some(Current { index, file, position: BLOCK });
+        let next_generation = self.generation + 1;
+        let (disk, layout) = (&*self.disk, &self.layout);
+        let file = begin_file(
+            disk,
+            layout,
+            self.disk_id,
+            index,
+            next_generation,
+            self.next_round,
+            self.file_bytes,
+        )?;
+        let next = NextFile { disk_id: self.disk_id, generation: self.generation, next_generation };
+        let path = layout.journal_file(self.current.index);
+        write_again(&*self.current.file, &[&next.encode()], self.current.position)
+            .map_err(Error::io("write", &path))?;
+        self.current.file.sync_data().map_err(Error::io("sync", &path))?;
+        self.used.push_back(Used { index: self.current.index, last_round: self.last_round() });
+        self.generation = next_generation;
+        self.current = Current { index, file, position: BLOCK };
         Ok(())
     }
+}
+
+/// Bytes of a round that a file of `file_bytes` can hold, between its header and what says where it goes on.
+fn round_bytes_max(file_bytes: u64) -> u64 {
+    file_bytes - 2 * BLOCK
+}
+
+/// Begins a generation in a free file: its header, synced before any round, so that no later start can take the same
+/// generation for other rounds.
+pub(crate) fn begin_file(
+    disk: &dyn Disk,
+    layout: &Layout,
+    disk_id: DiskId,
+    index: u32,
+    generation: u64,
+    first_round: u64,
+    file_bytes: u64,
+) -> Result<Arc<dyn File>> {
+    let path = layout.journal_file(index);
+    let file = disk.open(&path, Open::Write).map_err(Error::io("open", &path))?;
+    let header = FileHeader { disk_id, generation, first_round, file_bytes };
+    write_again(&*file, &[&header.encode()], 0).map_err(Error::io("write", &path))?;
+    file.sync_data().map_err(Error::io("sync", &path))?;
+    Ok(file)
 }
 
 fn write_again(file: &dyn File, parts: &[&[u8]], position: u64) -> std::io::Result<()> {
@@ -248,19 +280,26 @@ fn write_again(file: &dyn File, parts: &[&[u8]], position: u64) -> std::io::Resu
     }
 }
 
-/// Makes one file of zeroes, synced together with its name.
+/// Makes one file of zeroes, synced before it gets its name: a file of another size is a damaged one.
 pub(crate) fn make_file(disk: &dyn Disk, layout: &Layout, index: u32, bytes: u64) -> Result<()> {
     let path = layout.journal_file(index);
+    let unfinished = layout::temporary(&path);
     let fill = || {
-        let file = disk.open(&path, Open::Replace)?;
+        let file = disk.open(&unfinished, Open::Replace)?;
         let mut position = 0;
         while position < bytes {
             let piece = (bytes - position).min(ZEROES.len() as u64);
             file.write_at(&[&ZEROES[..piece as usize]], position)?;
             position += piece;
         }
-        file.sync_data()?;
-        disk.sync_dir(&layout.journal_dir())
+        file.sync_data()
     };
-    fill().map_err(Error::io("make", &path))
+    if let Err(error) = fill() {
+        // It may be for want of room: what there is of it is given back.
+        let _ = disk.remove_file(&unfinished);
+        return Err(Error::io("make", &path)(error));
+    }
+    disk.rename(&unfinished, &path).map_err(Error::io("name", &path))?;
+    let dir = layout.journal_dir();
+    disk.sync_dir(&dir).map_err(Error::io("sync", &dir))
 }

@@ -16,7 +16,6 @@ mod replay;
 mod residency;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -29,7 +28,7 @@ use crate::bodies::{Bodies, Body};
 use crate::checkpoint::{self, Checkpoint, EndProof};
 use crate::error::{Error, Result};
 use crate::identity::{self, TopicIdentity};
-use crate::journal::scan::{self, Scan, Step};
+use crate::journal::scan::{self, After, Scan, Step};
 use crate::journal::writer::{self, Start};
 use crate::layout::{self, Layout, RootName};
 use crate::state::LogState;
@@ -66,41 +65,31 @@ pub(crate) struct Recovered {
 pub(crate) fn recover(env: &Env, layout: &Layout, file_bytes: u64) -> Result<Recovered> {
     let disk = &*env.disk;
     let boot_id = disk.boot_id().map_err(Error::io("find the boot id for", layout.root()))?;
-    // An earlier process may have made names in these directories and died before it synced them.
-    for dir in [layout.journal_dir(), layout.topics_dir()] {
-        disk.create_dir_all(&dir).map_err(Error::io("create", &dir))?;
-        disk.sync_dir(&dir).map_err(Error::io("sync", &dir))?;
-    }
-    disk.sync_dir(layout.root()).map_err(Error::io("sync", layout.root()))?;
+    make_dirs(disk, layout)?;
     let mut report = Report { problems: strange_names(disk, layout)?, ..Report::default() };
-
     let read = checkpoint::read(disk, layout)?;
-    let disk_id =
-        identity::disk_id(env, layout, read.checkpoint.as_ref().map(|found| found.disk_id))?;
     report.problems.extend(read.problems);
-    let same_boot = read.checkpoint.as_ref().is_some_and(|found| found.boot_id == boot_id);
+    let checkpoint = read.checkpoint;
+    let disk_id = identity::disk_id(env, layout, checkpoint.as_ref().map(|found| found.disk_id))?;
+    let same_boot = checkpoint.as_ref().is_some_and(|found| found.boot_id == boot_id);
     let residency = Residency::look(disk, layout, boot_id, same_boot)?;
-
     let found = scan::find(disk, layout, disk_id)?;
     report.problems.extend(found.problems.iter().cloned());
-    let (round, logs) = match read.checkpoint {
-        Some(checkpoint) => (checkpoint.round, checkpoint.logs),
-        None if found.files.iter().any(|file| file.header.is_some()) => {
-            return Err(Error::Missing {
-                path: layout.checkpoint(layout::Copy::A),
-                what: NO_CHECKPOINT,
-            });
-        }
-        None => (0, Vec::new()),
-    };
+    if checkpoint.is_none() && found.files.iter().any(|file| file.header.is_some()) {
+        return Err(Error::Missing {
+            path: layout.checkpoint(layout::Copy::A),
+            what: NO_CHECKPOINT,
+        });
+    }
     let mut bodies = Bodies::new(env.disk.clone(), layout.clone(), disk_id);
-    for log in &logs {
+    for log in checkpoint.iter().flat_map(|checkpoint| &checkpoint.logs) {
         bodies.insert(log.topic_id, Body::from_checkpoint(log));
     }
     add_new_logs(disk, layout, &mut bodies, &mut report)?;
 
+    let after = checkpoint.as_ref().map(After::checkpoint).unwrap_or_default();
     let Replayed { last, end, finished } =
-        replay_journal(disk, layout, &found, round, &mut bodies, &mut report, &mut |_| {})?;
+        replay_journal(disk, layout, &found, after, &mut bodies, &mut report, &mut |_| {})?;
     let Finished { unsynced, damaged, deleted, .. } = finished;
     report.page_cache_proven = residency.proves(unsynced.as_ref(), end.as_ref());
     bodies.fill()?;
@@ -110,13 +99,26 @@ pub(crate) fn recover(env: &Env, layout: &Layout, file_bytes: u64) -> Result<Rec
     }
     bodies.sync()?;
     let written = TimeMs::new(env.clock.wall_ms());
-    checkpoint::write(disk, layout, &bodies.checkpoint(last, false, written, boot_id))?;
+    let mut checkpoint = bodies.checkpoint(last, false, written, boot_id, 0);
+    checkpoint::write(disk, layout, &checkpoint)?;
     for topic in deleted {
         bodies.delete(topic)?;
     }
     residency.forget(disk, layout)?;
-    let journal = journal_start(disk, layout, &found, file_bytes, last + 1)?;
+    let journal = journal_start(disk, layout, disk_id, &found, file_bytes, last + 1)?;
+    // From here on the loss of the file that was begun is known as one.
+    checkpoint.generation = journal.generation;
+    checkpoint::write(disk, layout, &checkpoint)?;
     Ok(Recovered { disk_id, boot_id, bodies, journal, report })
+}
+
+/// An earlier process may have made names in these directories and died before it synced them.
+fn make_dirs(disk: &dyn Disk, layout: &Layout) -> Result<()> {
+    for dir in [layout.journal_dir(), layout.topics_dir()] {
+        disk.create_dir_all(&dir).map_err(Error::io("create", &dir))?;
+        disk.sync_dir(&dir).map_err(Error::io("sync", &dir))?;
+    }
+    disk.sync_dir(layout.root()).map_err(Error::io("sync", layout.root()))
 }
 
 /// What a recovery would make of a directory.
@@ -130,7 +132,7 @@ pub(crate) struct Rehearsal {
 }
 
 /// Finds out what a recovery would make of the journal behind `checkpoint`, and writes nothing. `visit` sees each step of the
-/// scan. Takes as much memory as a recovery: that of the journal's frames.
+/// scan.
 pub(crate) fn rehearse(
     disk: &Arc<dyn Disk>,
     layout: &Layout,
@@ -144,8 +146,9 @@ pub(crate) fn rehearse(
         bodies.insert(log.topic_id, Body::from_checkpoint(log));
     }
     add_new_logs(&**disk, layout, &mut bodies, &mut report)?;
-    let round = checkpoint.round;
-    let replayed = replay_journal(&**disk, layout, found, round, &mut bodies, &mut report, visit)?;
+    bodies.only_rehearse();
+    let after = After::checkpoint(checkpoint);
+    let replayed = replay_journal(&**disk, layout, found, after, &mut bodies, &mut report, visit)?;
     let Finished { states, damaged, .. } = replayed.finished;
     Ok(Rehearsal { report, states, damaged })
 }
@@ -159,18 +162,18 @@ struct Replayed {
     finished: Finished,
 }
 
-/// Reads the journal behind `round` into `bodies`, which write nothing yet.
+/// Reads the journal into `bodies`, which write as they go: the same bytes to the same places, should this be done again.
 fn replay_journal(
     disk: &dyn Disk,
     layout: &Layout,
     found: &scan::Found,
-    round: u64,
+    after: After,
     bodies: &mut Bodies,
     report: &mut Report,
     visit: &mut dyn FnMut(&Step),
 ) -> Result<Replayed> {
     let mut replay = Replay::new(disk, layout, bodies, report);
-    let mut scan = Scan::new(disk, layout, found, round + 1);
+    let mut scan = Scan::new(disk, layout, found, after);
     let (last, end) = loop {
         let step = scan.step()?;
         visit(&step);
@@ -179,6 +182,7 @@ fn replay_journal(
                 if let Err(cut) = replay.round(&read, &scan)? {
                     break (read.head.round - 1, cut);
                 }
+                replay.fill(FILL_BYTES)?;
             }
             Step::Lost { first, next, path, position, why } => {
                 replay.lost(first, next, Error::corrupt(path, position, why));
@@ -193,6 +197,9 @@ fn replay_journal(
     };
     Ok(Replayed { last, end, finished: replay.finish()? })
 }
+
+/// Bytes of frames that a recovery holds in memory, about.
+const FILL_BYTES: u64 = 32 << 20;
 
 const NO_CHECKPOINT: &str = "both copies of the checkpoint are gone while the journal is there; \
      restore one of them from a copy of this directory";
@@ -244,10 +251,11 @@ fn strange_names(disk: &dyn Disk, layout: &Layout) -> Result<Vec<Error>> {
     Ok(strange.collect())
 }
 
-/// All files of the right size are free; others are made anew under their own names.
+/// Begins the next generation. All files of the right size are free; others are removed.
 fn journal_start(
     disk: &dyn Disk,
     layout: &Layout,
+    disk_id: DiskId,
     found: &scan::Found,
     file_bytes: u64,
     round: u64,
@@ -255,23 +263,20 @@ fn journal_start(
     let generations =
         found.files.iter().filter_map(|file| file.header).map(|header| header.generation);
     let generation = generations.max().map_or(1, |last| last + 1);
-    let mut files = Vec::new();
+    let mut free = Vec::new();
     for file in &found.files {
         if file.len == file_bytes {
-            files.push(file.index);
+            free.push(file.index);
         } else {
             let path = layout.journal_file(file.index);
-            match disk.remove_file(&path) {
-                Err(error) if error.kind() != ErrorKind::NotFound => {
-                    return Err(Error::io("remove", &path)(error));
-                }
-                _ => {}
-            }
+            disk.remove_file(&path).map_err(Error::io("remove", &path))?;
         }
     }
-    if files.is_empty() {
+    if free.is_empty() {
         writer::make_file(disk, layout, 1, file_bytes)?;
-        files.push(1);
+        free.push(1);
     }
-    Ok(Start { generation, round, files })
+    let current = free.remove(0);
+    writer::begin_file(disk, layout, disk_id, current, generation, round, file_bytes)?;
+    Ok(Start { generation, round, current, free })
 }

@@ -119,6 +119,11 @@ impl<'a> Replay<'a> {
         Ok(Ok(()))
     }
 
+    /// Writes what was read to segments if it is more than `bytes`.
+    pub(super) fn fill(&mut self, bytes: u64) -> Result<()> {
+        if self.bodies.pending_bytes() > bytes { self.bodies.fill() } else { Ok(()) }
+    }
+
     /// Rounds that were synced and can't be read.
     pub(super) fn lost(&mut self, first: u64, next: u64, error: Error) {
         tracing::error!(first, next, %error, "rounds of the journal are lost");
@@ -212,7 +217,7 @@ impl<'a> Replay<'a> {
             let error = damaged_range(topic, end, to, why);
             tracing::error!(%topic, from = %end, %to, %error, "messages are damaged");
             self.report.damaged.push(error);
-            self.state(topic).end = to;
+            self.state(topic).skip(to);
             self.bodies.push(topic, Record::Break { next: to });
         }
         self.unread.remove(&topic);

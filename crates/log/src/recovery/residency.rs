@@ -21,6 +21,8 @@ use crate::layout::{self, Layout};
 /// A file of `[first block, blocks]` pairs for a whole journal; more is not ours.
 const FILE_BYTES_MAX: u64 = 64 << 20;
 const VERSION: u32 = 1;
+/// No look is to be believed after this one.
+const LOOKING: &[u8] = b"looking";
 
 /// What was resident before anything was read.
 pub(crate) struct Residency {
@@ -49,6 +51,10 @@ impl Residency {
         if !same_boot {
             return Ok(found);
         }
+        let boot_id = hex(boot_id);
+        let earlier = read(disk, layout)?;
+        // A look can itself bring a page in. Until what it found is stored, the file says that somebody has looked.
+        layout::write_atomically(disk, &layout.residency(), LOOKING)?;
         let dir = layout.journal_dir();
         for entry in disk.list(&dir).map_err(Error::io("list", &dir))? {
             let Some(index) = layout::parse_journal(&entry.name) else { continue };
@@ -59,8 +65,6 @@ impl Residency {
             }
             found.indexes.insert(path, index);
         }
-        let boot_id = hex(boot_id);
-        let earlier = read(disk, layout)?;
         // A file that can't be read, or of another boot, says that this is not the first look.
         found.same_boot = earlier.is_none_or(|earlier| match earlier {
             Some(earlier) if earlier.boot_id == boot_id && earlier.version == VERSION => {

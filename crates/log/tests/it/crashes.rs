@@ -8,7 +8,7 @@ use danube_env::sim::{self, Crash, Generator, Machine, Survival, World};
 use danube_log::{Read, Start};
 use danube_model::{Durability, Offset};
 
-use crate::support::{batch, open, plan_open, read_all};
+use crate::support::{batch, open, plan_open, read_all, records};
 
 const LOGS: u8 = 4;
 
@@ -88,11 +88,7 @@ async fn check(log: &danube_log::Log, n: u8, seen: &RefCell<BTreeMap<u8, Seen>>)
         let Read::Frame(frame) = read else { panic!("log {n}: {read:?}") };
         assert_eq!(frame.base(), end, "log {n} is dense");
         end = frame.next();
-        let Some(records) = frame.records(1 << 20) else { continue };
-        for record in records.expect("records decode") {
-            let (offset, record) = record.expect("a record decodes");
-            found.insert(offset.get(), record.value.expect("a value"));
-        }
+        found.extend(records(frame));
     }
     let seen = seen.borrow();
     let Some(seen) = seen.get(&n) else { return };

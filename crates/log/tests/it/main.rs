@@ -1,5 +1,6 @@
 //! Tests of the log through its public handles, on simulated disks.
 
 mod crashes;
+mod damage;
 mod inspect;
 mod support;

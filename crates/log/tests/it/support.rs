@@ -5,8 +5,8 @@ use danube_env::Env;
 use danube_log::{Config, EndProof, Facts, Log, OpenLog, Read, Reader, Report, Start, Store};
 use danube_model::batch::{BatchBuilder, BatchLimits};
 use danube_model::{
-    Batch, BatchProducer, Compression, Durability, GapReason, Offset, ProducerId, Record, Sequence,
-    TimeMs, TopicId,
+    Batch, BatchProducer, Compression, Durability, Frame, GapReason, Offset, ProducerId, Record,
+    Sequence, TimeMs, TopicId,
 };
 
 /// The step in which ceilings rise.
@@ -81,4 +81,16 @@ pub(crate) async fn read_all(log: &Log, start: Start) -> Vec<Read> {
             read => all.push(read),
         }
     }
+}
+
+/// The offsets and payloads of a frame; none for a gap.
+pub(crate) fn records(frame: &Frame) -> Vec<(u64, Vec<u8>)> {
+    let Some(records) = frame.records(1 << 20) else { return Vec::new() };
+    records
+        .expect("records decode")
+        .map(|record| {
+            let (offset, record) = record.expect("a record decodes");
+            (offset.get(), record.value.expect("a value").to_vec())
+        })
+        .collect()
 }
