@@ -1,0 +1,3 @@
+//! The broker's outside: configuration.
+
+pub mod config;
