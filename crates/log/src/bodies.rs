@@ -14,7 +14,7 @@ use danube_env::disk::Open;
 use danube_env::{Disk, File};
 use danube_model::{DiskId, Durability, Epoch, Frame, Offset, TimeMs, TopicId};
 
-use crate::checkpoint::{Checkpoint, CheckpointLog};
+use crate::checkpoint::{Checkpoint, CheckpointLog, Gap};
 use crate::error::{Error, Result};
 use crate::layout::Layout;
 use crate::segment::{HEADER_BYTES, Index, IndexEntry, SegmentBuilder, SegmentHeader};
@@ -201,7 +201,8 @@ impl Bodies {
         Ok(())
     }
 
-    fn fill_log(&mut self, topic: TopicId) -> Result<()> {
+    /// Writes all that waits of one log.
+    pub(crate) fn fill_log(&mut self, topic: TopicId) -> Result<()> {
         loop {
             let Some(body) = self.bodies.get_mut(&topic) else { return Ok(()) };
             match body.pending.front() {
@@ -380,6 +381,13 @@ impl Bodies {
         let active = self.bodies.get_mut(&topic).and_then(|body| body.active.as_mut());
         if active.is_some_and(|active| active.file.take().is_some()) {
             self.open_files -= 1;
+        }
+    }
+
+    /// Damage of a log was accepted.
+    pub(crate) fn accept(&mut self, topic: TopicId, gaps: &[Gap]) {
+        if let Some(body) = self.bodies.get_mut(&topic) {
+            body.state.accept(gaps);
         }
     }
 

@@ -12,7 +12,7 @@ use danube_model::{TimeMs, TopicId};
 use tokio::sync::{Notify, OwnedSemaphorePermit, mpsc, oneshot};
 
 use crate::bodies::{Bodies, Body, Record};
-use crate::checkpoint;
+use crate::checkpoint::{self, Gap};
 use crate::error::{Error, Result};
 use crate::journal::writer;
 use crate::layout::Layout;
@@ -30,6 +30,10 @@ pub(crate) enum Fill {
     Create(Arc<Shared>),
     /// A log's deletion is durable: remove its files.
     Delete { topic: TopicId, done: oneshot::Sender<Result<()>> },
+    /// Put what waits of this log into segments, and then answer.
+    Finish { topic: TopicId, done: oneshot::Sender<Result<()>> },
+    /// Damage of this log was accepted.
+    Accepted { topic: TopicId, gaps: Vec<Gap> },
     /// Put everything up to `round` into segments, synced, and say so in a checkpoint.
     Checkpoint(Asked),
     /// Make a journal file.
@@ -136,6 +140,10 @@ impl Filler {
                     // Whoever asked may be gone; the files are removed all the same.
                     let _ = done.send(self.bodies.delete(topic));
                 }
+                Fill::Finish { topic, done } => {
+                    let _ = done.send(self.bodies.fill_log(topic));
+                }
+                Fill::Accepted { topic, gaps } => self.bodies.accept(topic, &gaps),
                 Fill::Checkpoint(asked) => checkpoint = Some(asked),
                 Fill::MakeFile { index, bytes } => self.make_file(index, bytes),
             }

@@ -32,6 +32,7 @@ mod log;
 mod producers;
 mod reader;
 mod recovery;
+mod repair;
 mod segment;
 mod shared;
 mod state;

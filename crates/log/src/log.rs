@@ -98,7 +98,19 @@ impl Log {
 
     /// Start, end and size.
     pub async fn extent(&self) -> Result<Extent> {
-        self.store.extent(&self.shared).await
+        self.store.extent(self.topic()).await
+    }
+
+    /// Makes explicit gaps of everything that is damaged in the log's files. Reads all of them.
+    pub async fn accept_damage(&self) -> Result<Vec<Gap>> {
+        let topic = self.topic();
+        let (done, answer) = oneshot::channel();
+        self.store.command(Command::Item { topic, item: Item::Finish { done } }).await?;
+        answer.await.map_err(|_| Error::Closing)??;
+        let gaps = self.store.accept_damage(&self.shared).await?;
+        let item = Item::Accepted { gaps: gaps.clone() };
+        self.store.command(Command::Item { topic, item }).await?;
+        Ok(gaps)
     }
 
     /// Closes the log: what was submitted before is finished, nothing is accepted after. Its end is then proven.

@@ -90,6 +90,15 @@ impl LogState {
         self.end = to;
     }
 
+    /// Damage became gaps.
+    pub(crate) fn accept(&mut self, gaps: &[Gap]) {
+        for gap in gaps {
+            self.gaps.retain(|known| known.to <= gap.from || gap.to <= known.from);
+            self.add_gap(*gap);
+        }
+        self.gaps.sort_by_key(|gap| gap.from);
+    }
+
     fn add_gap(&mut self, gap: Gap) {
         if self.gaps.len() == GAPS_MAX {
             self.gaps.remove(0);

@@ -10,7 +10,7 @@ use danube_model::{DiskId, Durability, Epoch, Offset, TopicId};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
 
 use crate::bodies::Body;
-use crate::checkpoint::EndProof;
+use crate::checkpoint::{EndProof, Gap};
 use crate::commit::{COMMANDS_MAX, Command, Committer, Item, Live, OpenLog};
 use crate::config::{Config, Sizes};
 use crate::error::{Error, Result};
@@ -20,8 +20,10 @@ use crate::identity::TopicIdentity;
 use crate::journal::writer::Journal;
 use crate::layout::{Layout, create_dir_durably};
 use crate::log::{Extent, Log};
+use crate::reader::{Reader, Start};
 use crate::recovery::{self, Report};
-use crate::shared::Shared;
+use crate::repair::{self, Range};
+use crate::shared::{Segment, SegmentKind, Shared};
 use crate::state::LogState;
 
 /// Rounds that wait for the filler at most.
@@ -222,6 +224,50 @@ impl Store {
         Ok(Log { store: self.clone(), shared, epoch: open.epoch, level: open.level })
     }
 
+    /// A reader of a log that may not be open, up to where it is known.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoLog`] if this disk has none; [`Error::OutOfRange`] if `start` is an offset beyond the end.
+    pub async fn read(&self, topic: TopicId, start: Start) -> Result<Reader> {
+        let shared = self.find_files(topic).await?;
+        Reader::open(self.clone(), shared, start).await
+    }
+
+    /// Makes gaps of what is damaged in the files of a log, all of which are finished but for what came since.
+    pub(crate) async fn accept_damage(&self, shared: &Arc<Shared>) -> Result<Vec<Gap>> {
+        let (disk, layout) = (Arc::clone(&self.inner.env.disk), self.inner.layout.clone());
+        let shared = Arc::clone(shared);
+        blocking(&*self.inner.env.spawn, move || {
+            let topic = shared.topic;
+            let ranges = {
+                let mut view = shared.view();
+                let start = view.start;
+                if view.segments.first().is_some_and(|first| first.first > start) {
+                    view.segments.insert(0, Segment { first: start, kind: SegmentKind::Finished });
+                }
+                let filled = view.filled;
+                let nexts = view.segments.iter().skip(1).map(|segment| segment.first);
+                let nexts = nexts.chain([filled]).collect::<Vec<_>>();
+                let finished = view.segments.iter().zip(nexts);
+                let finished =
+                    finished.filter(|(segment, _)| segment.kind == SegmentKind::Finished);
+                let range = |(segment, next): (&Segment, Offset)| Range {
+                    topic,
+                    first: segment.first,
+                    next,
+                };
+                finished.map(range).collect::<Vec<_>>()
+            };
+            let mut gaps = Vec::new();
+            for range in ranges {
+                gaps.extend(repair::accept(&*disk, &layout, range)?);
+            }
+            Ok(gaps)
+        })
+        .await
+    }
+
     async fn find_files(&self, topic: TopicId) -> Result<Arc<Shared>> {
         let (shared, found, proof) = {
             let logs = self.logs();
@@ -311,9 +357,14 @@ impl Store {
         self.inner.commands.send(command).await.map_err(|_| Error::Closing)
     }
 
-    pub(crate) async fn extent(&self, shared: &Arc<Shared>) -> Result<Extent> {
-        let (disk, layout, topic) =
-            (Arc::clone(&self.inner.env.disk), self.inner.layout.clone(), shared.topic);
+    /// Start, end and size of a log, open or not.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoLog`] if this disk has none.
+    pub async fn extent(&self, topic: TopicId) -> Result<Extent> {
+        let shared = self.find_files(topic).await?;
+        let (disk, layout) = (Arc::clone(&self.inner.env.disk), self.inner.layout.clone());
         let (start, gaps, firsts) = {
             let view = shared.view();
             (

@@ -22,6 +22,7 @@ use danube_model::{Batch, Durability, Epoch, GapReason, Offset, TopicId};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
 
 pub(crate) use self::live::Live;
+use crate::checkpoint::Gap;
 use crate::config::{Config, Sizes};
 use crate::error::{Error, Result};
 use crate::fill::{Asked, Feedback, Fill, Full, Said};
@@ -87,6 +88,14 @@ pub(crate) enum Item {
     },
     /// The segment is old enough.
     Seal,
+    /// Seal the segment, and answer when it is in its file.
+    Finish {
+        done: Answer<()>,
+    },
+    /// Damage was accepted.
+    Accepted {
+        gaps: Vec<Gap>,
+    },
 }
 
 /// What the loop is asked.
@@ -460,10 +469,13 @@ impl Item {
     fn refuse(self, error: Error) {
         match self {
             Self::Append { done, .. } => drop(done.send(Err(error))),
-            Self::Open { done, .. } | Self::Close { done, .. } | Self::Delete { done } => {
+            Self::Open { done, .. }
+            | Self::Close { done, .. }
+            | Self::Delete { done }
+            | Self::Finish { done } => {
                 drop(done.send(Err(error)));
             }
-            Self::Seal => {}
+            Self::Seal | Self::Accepted { .. } => {}
         }
     }
 }

@@ -7,7 +7,7 @@ use danube_model::frame::FRAME_HEADER_BYTES;
 use danube_model::{Batch, Durability, Epoch, Frame, Stamp, TimeMs, TopicId};
 
 use crate::bodies::Record;
-use crate::checkpoint::EndProof;
+use crate::checkpoint::{EndProof, Gap};
 use crate::commit::{Answer, Appended, Committer, Item, Live, OpenLog};
 use crate::error::{Error, Result};
 use crate::fill::Fill;
@@ -29,6 +29,7 @@ pub(super) struct Round {
     records: Vec<(TopicId, Record)>,
     appends: Vec<Answered>,
     controls: Vec<(Control, Answer<()>)>,
+    accepted: Vec<(TopicId, Vec<Gap>)>,
 }
 
 struct Answered {
@@ -42,6 +43,7 @@ enum Control {
     Opened(TopicId),
     Closed(TopicId),
     Deleted(TopicId),
+    Finished(TopicId),
 }
 
 impl Committer {
@@ -50,8 +52,9 @@ impl Committer {
         let mut round = self.build();
         if round.entries.is_empty() {
             self.blocked_at = (!self.ready.is_empty()).then(|| self.journal.room());
-            // Duplicates of what is durable, and nothing else.
+            // Duplicates of what is durable, and what needs no record.
             self.answer(round.appends);
+            self.after(round.controls, round.accepted).await;
             return Ok(());
         }
         self.blocked_at = None;
@@ -83,13 +86,24 @@ impl Committer {
         }
         self.env.spawn.interleave().await;
         self.answer(std::mem::take(&mut round.appends));
-        let Round { records, controls, .. } = round;
+        let Round { records, controls, accepted, .. } = round;
         self.tell_filler(Fill::Round { records, room: room.ok() }).await;
+        self.after(controls, accepted).await;
+        self.tail.evict();
+        Ok(())
+    }
+
+    async fn after(
+        &mut self,
+        controls: Vec<(Control, Answer<()>)>,
+        accepted: Vec<(TopicId, Vec<Gap>)>,
+    ) {
         for (control, done) in controls {
             self.confirm(control, done).await;
         }
-        self.tail.evict();
-        Ok(())
+        for (topic, gaps) in accepted {
+            self.tell_filler(Fill::Accepted { topic, gaps }).await;
+        }
     }
 
     /// Logs take turns until the round is full.
@@ -103,6 +117,7 @@ impl Committer {
             records: Vec::new(),
             appends: Vec::new(),
             controls: Vec::new(),
+            accepted: Vec::new(),
         };
         for _ in 0..self.ready.len() {
             let Some(topic) = self.ready.pop_front() else { break };
@@ -192,6 +207,15 @@ impl Committer {
                 round.controls.push((Control::Deleted(topic), done));
             }
             Item::Seal => seal(topic, live, round),
+            Item::Finish { done } => {
+                seal(topic, live, round);
+                round.controls.push((Control::Finished(topic), done));
+            }
+            Item::Accepted { gaps } => {
+                live.state.accept(&gaps);
+                live.shared.view().gaps = live.state.gaps.clone();
+                round.accepted.push((topic, gaps));
+            }
         }
     }
 
@@ -299,6 +323,10 @@ impl Committer {
                     self.ready.retain(|ready| *ready != topic);
                 }
                 self.tell_filler(Fill::Delete { topic, done }).await;
+                return;
+            }
+            Control::Finished(topic) => {
+                self.tell_filler(Fill::Finish { topic, done }).await;
                 return;
             }
         }

@@ -183,6 +183,11 @@ impl SegmentBuilder {
         None
     }
 
+    /// Where the next frame begins in the file, or the footer.
+    pub(crate) fn position(&self) -> u64 {
+        self.position
+    }
+
     /// Where to begin to look for an offset or a time.
     #[cfg(test)]
     pub(crate) fn index(&self) -> &Index {

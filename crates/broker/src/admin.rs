@@ -1,0 +1,224 @@
+//! Creating, listing, changing and deleting topics and namespaces.
+
+use danube_meta::Refusal;
+use danube_meta::command::{
+    Change, CreateNamespace, CreateTopic, DeleteNamespace, DeleteTopic, NewTopics, UpdateTopic,
+};
+use danube_meta::state::{Delivery, TopicSettings};
+use danube_model::{BrokerId, Durability, Namespace, TopicId, TopicName};
+
+use crate::broker::{Broker, check_level};
+use crate::error::{Error, Result};
+
+/// A topic to create.
+#[derive(Clone, Debug)]
+pub struct NewTopic {
+    /// Its name. Not that of a partition.
+    pub name: TopicName,
+    /// How many partitions; None: a plain topic.
+    pub partitions: Option<u32>,
+    /// None: reliable, at the broker's level.
+    pub delivery: Option<Delivery>,
+    /// What is set for it.
+    pub settings: TopicSettings,
+}
+
+/// Whether a topic was made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Created {
+    /// It was.
+    New,
+    /// It was there already.
+    Existing,
+}
+
+/// What is changed of a topic.
+#[derive(Clone, Debug, Default)]
+pub struct TopicChange {
+    /// Another level.
+    pub durability: Option<Durability>,
+    /// How long messages are kept, in milliseconds.
+    pub retention_ms: Change<u64>,
+    /// How many bytes are kept.
+    pub retention_bytes: Change<u64>,
+    /// The largest message, in bytes.
+    pub message_bytes_max: Change<u64>,
+}
+
+/// A topic in a list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listed {
+    /// Its name.
+    pub name: TopicName,
+    /// How many partitions; None: a plain topic.
+    pub partitions: Option<u32>,
+    /// What an acknowledgement promises.
+    pub delivery: Delivery,
+    /// The broker that has it.
+    pub owner: Option<BrokerId>,
+}
+
+impl Broker {
+    /// Creates a topic, with all its partitions.
+    ///
+    /// # Errors
+    ///
+    /// `Conflict` if the name is taken, `NotFound` if the namespace is not there, `Invalid` for what this build does not have.
+    pub async fn create_topic(&self, new: NewTopic) -> Result<()> {
+        self.check_running()?;
+        let delivery = new.delivery.unwrap_or(Delivery::Reliable(self.inner.config.durability));
+        match delivery {
+            Delivery::Reliable(level) => check_level(level)?,
+            Delivery::NonReliable => return Err(Error::NonReliable { topic: new.name }),
+        }
+        let id = || TopicId::new(self.inner.env.random.next_id());
+        let ids = match new.partitions {
+            None => NewTopics::Plain(id()),
+            Some(partitions) => {
+                let most = danube_model::caps::PARTITIONS_MAX.saturating_add(1);
+                NewTopics::Partitioned((0..partitions.min(most)).map(|_| id()).collect())
+            }
+        };
+        let (topic, settings, at) = (new.name, new.settings, self.now());
+        self.inner.meta.propose(CreateTopic { topic, ids, delivery, settings, at }).await?;
+        Ok(())
+    }
+
+    /// Creates a topic unless it is there; one that is there and differs from what was asked for is an error.
+    pub async fn ensure_topic(&self, new: NewTopic) -> Result<Created> {
+        match self.create_topic(new.clone()).await {
+            Ok(()) => Ok(Created::New),
+            Err(Error::Meta(danube_meta::Error::Refused(
+                Refusal::TopicExists { .. } | Refusal::PartitionedTopicExists { .. },
+            ))) => self.check_same(&new).map(|()| Created::Existing),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn check_same(&self, new: &NewTopic) -> Result<()> {
+        let listed = self.listed(&new.name)?;
+        let what = if new.partitions.is_some() && new.partitions != listed.partitions {
+            match listed.partitions {
+                Some(partitions) => format!("with {partitions} partitions"),
+                None => "without partitions".to_owned(),
+            }
+        } else if new.delivery.is_some_and(|delivery| delivery != listed.delivery) {
+            match listed.delivery {
+                Delivery::Reliable(level) => format!("with durability {level}"),
+                Delivery::NonReliable => "and is not reliable".to_owned(),
+            }
+        } else {
+            return Ok(());
+        };
+        Err(Error::Differs { topic: new.name.clone(), what })
+    }
+
+    /// Whether producers create missing topics.
+    pub fn auto_creates_topics(&self) -> bool {
+        self.inner.config.auto_create_topics
+    }
+
+    /// One topic as it is listed, by its own name or, with partitions, its base name.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TopicNotFound`].
+    pub fn listed(&self, name: &TopicName) -> Result<Listed> {
+        let found = self.inner.meta.read(|state| {
+            let delivery = match state.partitioned(name) {
+                Some(_) => state.partitions(name).next().map(|first| first.delivery),
+                None => state.topic(name).map(|topic| topic.delivery),
+            };
+            Some(Listed {
+                name: name.clone(),
+                partitions: state.partitioned(name).map(|topic| topic.partitions),
+                delivery: delivery?,
+                owner: state.topic(name).and_then(|topic| topic.owner()),
+            })
+        });
+        found.ok_or_else(|| Error::TopicNotFound { topic: name.clone() })
+    }
+
+    /// Topics by name, those with partitions once, in `namespace` or in all, after the name `after`, at most `limit`.
+    pub fn list_topics(
+        &self,
+        namespace: Option<&Namespace>,
+        after: Option<&TopicName>,
+        limit: usize,
+    ) -> Vec<Listed> {
+        let mut names: Vec<TopicName> = self.inner.meta.read(|state| {
+            let plain = state.topics().filter(|topic| topic.partition.is_none());
+            let plain = plain.map(|topic| topic.name.clone());
+            plain.chain(state.partitioned_topics().map(|(name, _)| name.clone())).collect()
+        });
+        names.retain(|name| namespace.is_none_or(|namespace| name.namespace() == *namespace));
+        names.retain(|name| after.is_none_or(|after| name > after));
+        names.sort_unstable();
+        names.truncate(limit);
+        // One that was deleted meanwhile is left out.
+        names.iter().filter_map(|name| self.listed(name).ok()).collect()
+    }
+
+    /// Names of a topic's partitions, in order; for a plain topic its own.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TopicNotFound`].
+    pub fn partitions(&self, name: &TopicName) -> Result<Vec<TopicName>> {
+        let names: Vec<_> = self.inner.meta.read(|state| match state.partitioned(name) {
+            Some(_) => state.partitions(name).map(|topic| topic.name.clone()).collect(),
+            None => state.topic(name).map(|topic| topic.name.clone()).into_iter().collect(),
+        });
+        if names.is_empty() { Err(Error::TopicNotFound { topic: name.clone() }) } else { Ok(names) }
+    }
+
+    /// Changes what is set for a topic and all its partitions. Another level counts from the next opening on, which
+    /// follows at once.
+    pub async fn update_topic(&self, name: &TopicName, change: TopicChange) -> Result<()> {
+        self.check_running()?;
+        if let Some(level) = change.durability {
+            check_level(level)?;
+        }
+        let partitions = self.partitions(name)?;
+        let TopicChange { durability, retention_ms, retention_bytes, message_bytes_max } = change;
+        let topic = name.clone();
+        let update =
+            UpdateTopic { topic, durability, retention_ms, retention_bytes, message_bytes_max };
+        self.inner.meta.propose(update).await?;
+        if durability.is_some() {
+            for name in partitions {
+                match self.topic(&name) {
+                    Ok(topic) => topic.slot.close().await?,
+                    Err(Error::TopicNotFound { .. }) => {}
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Deletes a topic, with all its partitions and what is stored of them.
+    pub async fn delete_topic(&self, name: &TopicName) -> Result<()> {
+        self.check_running()?;
+        let deleted =
+            self.inner.meta.propose(DeleteTopic { topic: name.clone(), at: self.now() }).await?;
+        self.remove_logs(deleted).await
+    }
+
+    /// Creates a namespace.
+    pub async fn create_namespace(&self, namespace: Namespace) -> Result<()> {
+        self.inner.meta.propose(CreateNamespace { namespace, at: self.now() }).await?;
+        Ok(())
+    }
+
+    /// Deletes a namespace without topics.
+    pub async fn delete_namespace(&self, namespace: Namespace) -> Result<()> {
+        self.inner.meta.propose(DeleteNamespace { namespace }).await?;
+        Ok(())
+    }
+
+    /// All namespaces, sorted.
+    pub fn list_namespaces(&self) -> Vec<Namespace> {
+        self.inner.meta.read(|state| state.namespaces().map(|(name, _)| name.clone()).collect())
+    }
+}

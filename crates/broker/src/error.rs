@@ -1,0 +1,182 @@
+//! What can go wrong with topics.
+
+use std::path::PathBuf;
+
+use danube_log::Effect;
+use danube_model::{DiskId, Durability, ErrorKind, Offset, TopicName};
+
+/// A result of this crate.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// A failure of the broker.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum Error {
+    /// There is no such topic.
+    #[error("topic {topic} does not exist")]
+    TopicNotFound {
+        /// Its name.
+        topic: TopicName,
+    },
+    /// The name of a topic with partitions, where one topic is meant.
+    #[error("topic {topic} has {partitions} partitions, name one of them")]
+    Partitioned {
+        /// Its name.
+        topic: TopicName,
+        /// How many it has.
+        partitions: u32,
+    },
+    /// A topic was asked for in a way that contradicts what it is.
+    #[error("topic {topic} exists already, {what}")]
+    Differs {
+        /// Its name.
+        topic: TopicName,
+        /// In which way.
+        what: String,
+    },
+    /// A level that needs a tier which is not configured.
+    #[error("durability {level} needs a tier that is not configured")]
+    Level {
+        /// The level.
+        level: Durability,
+    },
+    /// This build has no topics without a log.
+    #[error("topic {topic} cannot be non-reliable: this version has reliable topics only")]
+    NonReliable {
+        /// Its name.
+        topic: TopicName,
+    },
+    /// A message beyond the topic's limit.
+    #[error("message of {bytes} bytes is larger than the {limit} bytes that topic {topic} takes")]
+    MessageTooLarge {
+        /// The topic.
+        topic: TopicName,
+        /// Its size.
+        bytes: u64,
+        /// The limit.
+        limit: u64,
+    },
+    /// The topic's log is on another disk.
+    #[error("the log of topic {topic} is on disk {disk}, this broker has another one")]
+    OtherDisk {
+        /// The topic.
+        topic: TopicName,
+        /// The disk.
+        disk: DiskId,
+    },
+    /// The topic's log should be on this disk and is not.
+    #[error("the log of topic {topic} is gone from {path}")]
+    LogMissing {
+        /// The topic.
+        topic: TopicName,
+        /// Where it should be.
+        path: PathBuf,
+    },
+    /// Damage may have taken the end of the log: it takes no writes until an operator accepts the gap.
+    #[error("the end of topic {topic} behind offset {end} is damaged, it takes no messages")]
+    DamagedEnd {
+        /// The topic.
+        topic: TopicName,
+        /// Up to where it can be read.
+        end: Offset,
+    },
+    /// The topic was deleted while it was used.
+    #[error("topic {topic} was deleted")]
+    Deleted {
+        /// Its name.
+        topic: TopicName,
+    },
+    /// The broker is stopping.
+    #[error("the broker is stopping")]
+    Stopping,
+    /// The log.
+    #[error(transparent)]
+    Log(#[from] danube_log::Error),
+    /// The metadata.
+    #[error(transparent)]
+    Meta(#[from] danube_meta::Error),
+    /// A name or a value.
+    #[error(transparent)]
+    Model(#[from] danube_model::Error),
+}
+
+impl Error {
+    /// What a caller may conclude.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::TopicNotFound { .. } | Self::Deleted { .. } => ErrorKind::NotFound,
+            Self::Partitioned { .. }
+            | Self::Level { .. }
+            | Self::NonReliable { .. }
+            | Self::MessageTooLarge { .. } => ErrorKind::Invalid,
+            Self::Differs { .. } => ErrorKind::Conflict,
+            Self::OtherDisk { .. } | Self::Stopping => ErrorKind::Unavailable,
+            Self::LogMissing { .. } | Self::DamagedEnd { .. } => ErrorKind::Corrupt,
+            Self::Log(error) => log_kind(error),
+            Self::Meta(error) => error.kind(),
+            Self::Model(error) => error.kind(),
+        }
+    }
+
+    /// Whether the same call may succeed later.
+    pub fn is_retryable(&self) -> bool {
+        match self {
+            Self::Stopping => true,
+            Self::Log(error) => error.is_retryable(),
+            Self::Meta(error) => {
+                error.is_retryable() || matches!(error, danube_meta::Error::Closed)
+            }
+            Self::TopicNotFound { .. }
+            | Self::Partitioned { .. }
+            | Self::Differs { .. }
+            | Self::Level { .. }
+            | Self::NonReliable { .. }
+            | Self::MessageTooLarge { .. }
+            | Self::OtherDisk { .. }
+            | Self::LogMissing { .. }
+            | Self::DamagedEnd { .. }
+            | Self::Deleted { .. }
+            | Self::Model(_) => false,
+        }
+    }
+
+    /// Whether something of a failed call may appear.
+    pub fn effect(&self) -> Effect {
+        match self {
+            Self::Log(error) => error.effect(),
+            Self::Meta(error) if error.is_unknown() => Effect::Unknown,
+            _ => Effect::Definite,
+        }
+    }
+
+    /// What to do about it, if there is something.
+    pub fn hint(&self) -> Option<&'static str> {
+        match self {
+            Self::OtherDisk { .. } => Some(
+                "bring the disk back, or give it up with `danube topic repair TOPIC --accept-gap`, which shows what is lost",
+            ),
+            Self::LogMissing { .. } | Self::DamagedEnd { .. } => Some(
+                "`danube topic repair TOPIC` shows what is lost; with `--accept-gap` the topic goes on behind an explicit gap",
+            ),
+            Self::Partitioned { .. } => Some("partitions are named TOPIC-part-0, TOPIC-part-1, …"),
+            Self::Log(danube_log::Error::StorageFull { .. }) => {
+                Some("free space on the volume; no restart is needed")
+            }
+            Self::Level { .. } => Some("this version offers page_cache and disk"),
+            Self::Meta(error) => error.hint(),
+            _ => None,
+        }
+    }
+}
+
+fn log_kind(error: &danube_log::Error) -> ErrorKind {
+    match error.kind() {
+        danube_log::Kind::NotFound => ErrorKind::NotFound,
+        danube_log::Kind::Invalid => ErrorKind::Invalid,
+        danube_log::Kind::Conflict => ErrorKind::Conflict,
+        danube_log::Kind::Fenced => ErrorKind::Fenced,
+        danube_log::Kind::Exhausted => ErrorKind::Exhausted,
+        danube_log::Kind::Unavailable => ErrorKind::Unavailable,
+        danube_log::Kind::Corrupt => ErrorKind::Corrupt,
+        danube_log::Kind::Internal => ErrorKind::Internal,
+    }
+}

@@ -1,0 +1,36 @@
+//! One node's topics: names become logs, logs are opened under new epochs, appended to, read, and closed.
+//!
+//! ```text
+//!  name ─▶ metadata: which topic ─▶ slot: open here? ─ no ─▶ next epoch from the metadata ─▶ log opened under it
+//!                                      │ yes
+//!                                      └─▶ Topic: submit, read, describe
+//! ```
+//!
+//! A [`Broker`] is the node; a [`Topic`] is a light handle of one topic, which stays good while the log behind it is
+//! closed and opened again. Nothing here knows of gRPC or configuration files.
+//!
+//! Invariants:
+//!
+//! * A log is opened only after the metadata gave this broker the epoch, and never at an offset that the ceiling in the
+//!   metadata does not cover.
+//! * Where the end of a log can't be proven, it goes on at the ceiling with a gap; where its disk is lost or its end is
+//!   damaged, it takes no writes until an operator accepts that.
+//! * Files of a topic that the metadata do not know are never removed.
+//!
+//! Reading order: [`Broker`], [`Topic`], `slot` (opening and its refusals), `admin` (creating, changing, deleting), `repair`.
+
+mod admin;
+mod broker;
+mod error;
+mod repair;
+mod slot;
+mod topic;
+
+pub use crate::admin::{Created, Listed, NewTopic, TopicChange};
+pub use crate::broker::{Broker, Config};
+pub use crate::error::{Error, Result};
+pub use crate::repair::{Finding, Remedy};
+pub use crate::topic::{Appending, Attached, Description, Topic};
+pub use danube_log::{Appended, Damage, Effect, Gap, Read, Reader, Start};
+pub use danube_meta::command::Change;
+pub use danube_meta::state::Delivery;

@@ -1,0 +1,198 @@
+//! The handle of one topic.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use danube_log::{Appended, Gap, Reader, Start};
+use danube_meta::state::TopicSettings;
+use danube_model::{Batch, BrokerId, DiskId, Durability, Epoch, Offset, TopicId, TopicName};
+
+use crate::broker::Broker;
+use crate::error::{Error, Result};
+use crate::slot::{Accept, OpenTopicLog, Slot};
+
+/// One topic on this node. Cheap to clone; stays good while the log behind it is closed and opened again.
+#[derive(Clone)]
+pub struct Topic {
+    pub(crate) broker: Broker,
+    pub(crate) slot: Arc<Slot>,
+}
+
+/// An append on its way. It is done whether or not anybody waits for it.
+#[must_use = "the offsets, or the error, come through it"]
+pub struct Appending {
+    appending: danube_log::Appending,
+    slot: Arc<Slot>,
+    open: Arc<OpenTopicLog>,
+}
+
+/// What is known of a topic.
+#[derive(Clone, Debug)]
+pub struct Description {
+    /// Its name.
+    pub name: TopicName,
+    /// Its identity; a name that is created again gets another.
+    pub id: TopicId,
+    /// The broker that has it.
+    pub owner: Option<BrokerId>,
+    /// The disk of its last opening.
+    pub disk: Option<DiskId>,
+    /// Of its last opening.
+    pub epoch: Epoch,
+    /// At which appends are acknowledged.
+    pub durability: Durability,
+    /// What is set for it.
+    pub settings: TopicSettings,
+    /// First offset still held.
+    pub start: Offset,
+    /// What its level has confirmed.
+    pub durable_end: Offset,
+    /// No offset at or above it is assigned.
+    pub ceiling: Offset,
+    /// Bytes of its files.
+    pub bytes: u64,
+    /// Offsets that can't be read.
+    pub gaps: Vec<Gap>,
+    /// Why it takes no messages, if it takes none.
+    pub blocked: Option<Error>,
+    /// Names of the producers that are attached.
+    pub producers: Vec<String>,
+}
+
+/// A producer is attached to a topic as long as this is held.
+pub struct Attached {
+    producers: Arc<Producers>,
+    key: u64,
+}
+
+/// The producers that are attached to a topic.
+#[derive(Default)]
+pub(crate) struct Producers {
+    attached: Mutex<(u64, BTreeMap<u64, String>)>,
+}
+
+impl Topic {
+    pub(crate) fn new(broker: Broker, slot: Arc<Slot>) -> Self {
+        Self { broker, slot }
+    }
+
+    /// Its identity.
+    pub fn id(&self) -> TopicId {
+        self.slot.id
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &TopicName {
+        &self.slot.name
+    }
+
+    /// Opens the log if it is not open, and tells under which epoch and at which level it is.
+    pub async fn open(&self) -> Result<(Epoch, Durability)> {
+        let open = self.slot.log(&self.broker, Accept::Nothing).await?;
+        Ok((open.log.epoch(), open.log.level()))
+    }
+
+    /// The largest message that it takes, in bytes.
+    pub fn message_bytes_max(&self) -> u64 {
+        let set = self.broker.inner.meta.read(|state| {
+            state.topic_by_id(&self.slot.id).and_then(|topic| topic.settings.message_bytes_max)
+        });
+        match set.unwrap_or(self.broker.inner.config.message_bytes_max) {
+            0 => danube_model::caps::MESSAGE_BYTES_MAX as u64,
+            limit => limit.min(danube_model::caps::MESSAGE_BYTES_MAX as u64),
+        }
+    }
+
+    /// Hands a verified batch to the log; batches of one caller are appended in the order of these calls. Waits while too
+    /// much is queued. Cancel safe: a call that did not return has handed over nothing.
+    pub async fn submit(&self, batch: Batch) -> Result<Appending> {
+        self.broker.check_running()?;
+        let open = self.slot.log(&self.broker, Accept::Nothing).await?;
+        self.slot.watch_ceiling(&self.broker, &open);
+        let appending = open.log.submit(batch).await?;
+        Ok(Appending { appending, slot: Arc::clone(&self.slot), open })
+    }
+
+    /// Appends a batch and waits for the topic's level. Dropping the future does not undo the append.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::effect`] tells whether the batch may appear all the same.
+    pub async fn append(&self, batch: Batch) -> Result<Appended> {
+        self.submit(batch).await?.wait().await
+    }
+
+    /// A reader from `start` on. A topic that takes no messages is read as far as it can be.
+    pub async fn read(&self, start: Start) -> Result<Reader> {
+        match self.slot.log(&self.broker, Accept::Nothing).await {
+            Ok(open) => Ok(open.log.read(start).await?),
+            Err(Error::DamagedEnd { .. }) => {
+                Ok(self.broker.inner.store.read(self.slot.id, start).await?)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// A producer of this name is attached until the answer is dropped.
+    pub fn attach(&self, name: String) -> Attached {
+        let producers = Arc::clone(&self.slot.producers);
+        let mut attached = producers.lock();
+        let key = attached.0;
+        attached.0 += 1;
+        attached.1.insert(key, name);
+        drop(attached);
+        Attached { producers, key }
+    }
+
+    /// What is known of it. Opens the log if it is not open and can be.
+    pub async fn describe(&self) -> Result<Description> {
+        let blocked = self.slot.log(&self.broker, Accept::Nothing).await.err();
+        let topic = self.broker.inner.meta.read(|state| state.topic_by_id(&self.slot.id).cloned());
+        let topic = topic.ok_or_else(|| Error::TopicNotFound { topic: self.slot.name.clone() })?;
+        let extent = match self.broker.inner.store.extent(topic.id).await {
+            Ok(extent) => Some(extent),
+            Err(danube_log::Error::NoLog { .. }) => None,
+            Err(error) => return Err(error.into()),
+        };
+        let extent = extent.as_ref();
+        Ok(Description {
+            name: topic.name.clone(),
+            id: topic.id,
+            owner: topic.owner(),
+            disk: topic.disk,
+            epoch: topic.epoch,
+            durability: topic.durability().unwrap_or(Durability::Disk),
+            settings: topic.settings.clone(),
+            start: extent.map_or(Offset::ZERO, |extent| extent.start),
+            durable_end: extent.map_or(Offset::ZERO, |extent| extent.durable_end),
+            ceiling: topic.ceiling,
+            bytes: extent.map_or(0, |extent| extent.bytes),
+            gaps: extent.map_or_else(Vec::new, |extent| extent.gaps.clone()),
+            blocked,
+            producers: self.slot.producers.lock().1.values().cloned().collect(),
+        })
+    }
+}
+
+impl Appending {
+    /// Waits for the append's level. Cancel safe; the append goes on.
+    pub async fn wait(self) -> Result<Appended> {
+        let result = self.appending.wait().await;
+        if let Err(danube_log::Error::NotOpen { .. }) = &result {
+            self.slot.forget(&self.open);
+        }
+        Ok(result?)
+    }
+}
+
+impl Producers {
+    fn lock(&self) -> std::sync::MutexGuard<'_, (u64, BTreeMap<u64, String>)> {
+        self.attached.lock().expect("nothing panics while it holds the producers")
+    }
+}
+
+impl Drop for Attached {
+    fn drop(&mut self) {
+        self.producers.lock().1.remove(&self.key);
+    }
+}

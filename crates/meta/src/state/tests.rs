@@ -1,0 +1,373 @@
+//! Properties of `apply`, over random commands on few names, so that most meet what others left.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use danube_model::{BrokerId, DiskId, Durability, Epoch, ErrorKind, Offset, TimeMs};
+use proptest::prelude::*;
+
+use super::*;
+use crate::codec;
+use crate::command::*;
+use crate::refusal::Refusal;
+
+fn id(number: u8) -> TopicId {
+    TopicId::new([number; 16])
+}
+
+/// Few, so that they meet again.
+fn small() -> impl Strategy<Value = u8> {
+    0u8..16
+}
+
+fn names() -> impl Strategy<Value = TopicName> {
+    const NAMES: &[&str] = &[
+        "/default/a",
+        "/default/b",
+        "/other/a",
+        "/default/a-part-0",
+        "/default/b-part-1",
+        "/gone/x",
+    ];
+    prop::sample::select(NAMES).prop_map(|name| name.parse().unwrap())
+}
+
+fn new_ids() -> impl Strategy<Value = NewTopics> {
+    prop_oneof![
+        small().prop_map(|number| NewTopics::Plain(id(number))),
+        prop::collection::vec(small().prop_map(id), 0..4).prop_map(NewTopics::Partitioned),
+    ]
+}
+
+fn deliveries() -> impl Strategy<Value = Delivery> {
+    prop_oneof![Just(Delivery::NonReliable), Just(Delivery::Reliable(Durability::Disk))]
+}
+
+fn changes() -> impl Strategy<Value = Change<u64>> {
+    prop_oneof![Just(Change::Keep), Just(Change::Reset), any::<u64>().prop_map(Change::Set)]
+}
+
+/// Commands as they may be proposed; identities and epochs are filled in from the state by [`aim`].
+fn commands() -> impl Strategy<Value = Command> {
+    let at = TimeMs::new(1);
+    let namespaces = prop::sample::select(&["default", "other", "empty"][..]);
+    let namespaces = namespaces.prop_map(|name| name.parse::<Namespace>().unwrap());
+    let brokers = (1u64..3).prop_map(BrokerId::new);
+    let disks = (0u8..2).prop_map(|number| DiskId::new([number; 16]));
+    prop_oneof![
+        1 => Just(FormCluster { cluster: ClusterId::new([1; 16]), name: "c".into(), at }.into()),
+        2 => (brokers.clone(), disks.clone())
+            .prop_map(move |(broker, disk)| StartSession { broker, disk, at }.into()),
+        3 => namespaces.clone().prop_map(move |namespace| CreateNamespace { namespace, at }.into()),
+        1 => namespaces.prop_map(|namespace| DeleteNamespace { namespace }.into()),
+        6 => (names(), new_ids(), deliveries()).prop_map(move |(topic, ids, delivery)| {
+            let settings = TopicSettings::default();
+            CreateTopic { topic, ids, delivery, settings, at }.into()
+        }),
+        2 => (names(), any::<bool>(), changes()).prop_map(|(topic, level, change)| UpdateTopic {
+            topic,
+            durability: level.then_some(Durability::PageCache),
+            retention_ms: change,
+            retention_bytes: Change::Keep,
+            message_bytes_max: change,
+        }.into()),
+        2 => names().prop_map(move |topic| DeleteTopic { topic, at }.into()),
+        6 => (brokers, disks, prop::collection::vec((small(), any::<bool>(), 0u32..2), 0..4))
+            .prop_map(|(broker, disk, topics)| {
+                let topics = topics.into_iter().map(|(topic, give_up, behind)| OpenTopic {
+                    topic: id(topic),
+                    expected: Epoch::new(behind).unwrap(),
+                    other_disk: if give_up { OtherDisk::GiveUp } else { OtherDisk::Refuse },
+                });
+                OpenTopics { broker, disk, topics: topics.collect() }.into()
+            }),
+        4 => (small(), 0u32..3, 0u64..6, any::<bool>()).prop_map(|(topic, epoch, steps, odd)| {
+            let ceiling = Offset::new(steps * CEILING_STEP + u64::from(odd));
+            RaiseCeiling { topic: id(topic), epoch: Epoch::new(epoch).unwrap(), ceiling }.into()
+        }),
+        1 => prop::collection::vec(small().prop_map(id), 0..3)
+            .prop_map(|topics| ForgetDeleted { topics }.into()),
+    ]
+}
+
+/// Turns small numbers in a command into identities and epochs that exist, so that it has something to do.
+fn aim(state: &State, mut command: Command) -> Command {
+    let topic = |number: TopicId| {
+        let known: Vec<_> = state.topics().collect();
+        let at = usize::from(number.as_bytes()[0]);
+        known.get(at % (known.len() + 1)).map(|topic| Topic::clone(topic))
+    };
+    if let Command::OpenTopics(open) = &mut command {
+        for wanted in &mut open.topics {
+            if let Some(topic) = topic(wanted.topic) {
+                let expected = topic.epoch.get().saturating_sub(wanted.expected.get());
+                (wanted.topic, wanted.expected) = (topic.id, Epoch::new(expected).unwrap());
+            }
+        }
+    }
+    if let Command::RaiseCeiling(raise) = &mut command
+        && let Some(topic) = topic(raise.topic)
+    {
+        let epoch = topic.epoch.get().saturating_sub(raise.epoch.get().saturating_sub(1));
+        (raise.topic, raise.epoch) = (topic.id, Epoch::new(epoch).unwrap());
+    }
+    command
+}
+
+/// What must hold in every state.
+fn check(state: &State) {
+    assert_eq!(state.names.len(), state.topics.len());
+    for topic in state.topics.values() {
+        assert_eq!(state.topic(&topic.name), Some(topic));
+        assert!(state.has_namespace(&topic.name.namespace()), "{} is in no namespace", topic.name);
+        assert!(!state.partitioned.contains_key(&topic.name), "{} is base and topic", topic.name);
+        assert!(!state.deleted.contains_key(&topic.id));
+        assert!(topic.ceiling.get().is_multiple_of(CEILING_STEP));
+        assert!(topic.resume_at <= topic.ceiling);
+        assert_eq!(topic.owner().is_some(), topic.epoch > Epoch::ZERO);
+        let of = topic.name.partition_of();
+        assert_eq!(topic.partition.as_ref().map(|part| (part.base.clone(), part.index)), of);
+    }
+    for (name, topic) in &state.partitioned {
+        assert_eq!(state.partitions(name).count() as u32, topic.partitions);
+        assert!(topic.partitions > 0);
+    }
+    let in_namespaces = state.namespaces().flat_map(|(name, _)| state.topics_in(name)).count();
+    assert_eq!(in_namespaces, state.topic_count());
+}
+
+/// What a refused command would have changed it did not, and what was given once is never given again.
+fn check_step(before: &State, after: &State, command: &Command, result: &Result<Outcome, Refusal>) {
+    if result.is_err() {
+        assert_eq!(before, after, "{command:?} was refused and changed something");
+    }
+    for (id, topic) in &before.topics {
+        match after.topics.get(id) {
+            Some(now) => {
+                assert!(now.epoch >= topic.epoch && now.ceiling >= topic.ceiling);
+                assert!(now.resume_at >= topic.resume_at);
+                assert_eq!((&now.name, now.created), (&topic.name, topic.created));
+            }
+            None => {
+                assert!(after.deleted.contains_key(id), "{} is gone without a trace", topic.name)
+            }
+        }
+    }
+    for id in after.topics.keys().filter(|id| !before.topics.contains_key(id)) {
+        assert!(!before.deleted.contains_key(id), "{id} was given again");
+    }
+    if let (Command::OpenTopics(open), Ok(Outcome::OpenTopics(openings))) = (command, result) {
+        check_openings(before, after, open, openings);
+    }
+}
+
+fn check_openings(
+    before: &State,
+    after: &State,
+    open: &OpenTopics,
+    openings: &[Result<Opening, Refusal>],
+) {
+    for (wanted, opening) in open.topics.iter().zip(openings) {
+        let Ok(opening) = opening else { continue };
+        let (topic, now) = (&before.topics[&wanted.topic], &after.topics[&wanted.topic]);
+        // One command may open a topic twice.
+        let is_first = topic.epoch.next().unwrap() == opening.epoch;
+        assert!(opening.epoch > topic.epoch, "an opening took no new epoch");
+        assert!(!is_first || wanted.expected == topic.epoch);
+        assert!(topic.owner().is_none_or(|owner| owner == open.broker), "taken from its owner");
+        assert_eq!((now.owner(), now.disk), (Some(open.broker), Some(open.disk)));
+        let same_disk = topic.disk.is_none_or(|disk| disk == open.disk);
+        assert!(
+            same_disk || opening.resume_at >= topic.ceiling,
+            "offsets of another disk may come again"
+        );
+        assert!(!now.is_reliable() || opening.resume_at < opening.ceiling);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 1000, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_state_that_commands_lead_to_is_sound(commands in prop::collection::vec(commands(), 1..60)) {
+        let mut state = State::default();
+        let mut done = Vec::new();
+        let commands = beginnings().into_iter().chain(commands);
+        for command in commands {
+            let command = aim(&state, command);
+            let before = state.clone();
+            let result = state.apply(&command);
+            check_step(&before, &state, &command, &result);
+            check(&state);
+            done.push((command, result));
+        }
+        // The same commands give the same everywhere, bytes included, from any snapshot on.
+        let middle = done.len() / 2;
+        let mut other = State::default();
+        for (at, (command, result)) in done.iter().enumerate() {
+            if at == middle {
+                other = through_a_snapshot(&other);
+            }
+            let decoded: Command = codec::decode(&codec::encode(command)).unwrap();
+            prop_assert_eq!(&decoded, command);
+            prop_assert_eq!(&other.apply(&decoded), result);
+        }
+        prop_assert_eq!(&other, &state);
+        prop_assert_eq!(codec::encode(&other), codec::encode(&state));
+    }
+}
+
+fn through_a_snapshot(state: &State) -> State {
+    let members = codec::Members { voters: vec![BTreeSet::from([1])], nodes: BTreeMap::new() };
+    let body = codec::Body { members, members_at: None, state: state.clone() };
+    codec::decode_body(&codec::encode(&body)).unwrap().state
+}
+
+/// Form a cluster with namespace `default` and broker 1 on disk 1.
+fn beginnings() -> [Command; 3] {
+    let at = TimeMs::new(5);
+    let cluster = ClusterId::new([9; 16]);
+    let (broker, disk) = (BrokerId::new(1), DiskId::new([1; 16]));
+    [
+        FormCluster { cluster, name: "test".into(), at }.into(),
+        CreateNamespace { namespace: "default".parse().unwrap(), at }.into(),
+        StartSession { broker, disk, at }.into(),
+    ]
+}
+
+fn formed() -> State {
+    let mut state = State::default();
+    beginnings().iter().for_each(|command| drop(state.apply(command).unwrap()));
+    state
+}
+
+fn create(state: &mut State, topic: &str, ids: NewTopics) -> Result<Outcome, Refusal> {
+    let create = CreateTopic {
+        topic: topic.parse().unwrap(),
+        ids,
+        delivery: Delivery::Reliable(Durability::Disk),
+        settings: TopicSettings::default(),
+        at: TimeMs::new(6),
+    };
+    state.apply(&create.into())
+}
+
+fn open(
+    state: &mut State,
+    disk: u8,
+    expected: u32,
+    other_disk: OtherDisk,
+) -> Result<Opening, Refusal> {
+    let expected = Epoch::new(expected).unwrap();
+    let topics = vec![OpenTopic { topic: id(1), expected, other_disk }];
+    let disk = DiskId::new([disk; 16]);
+    match state.apply(&OpenTopics { broker: BrokerId::new(1), disk, topics }.into()) {
+        Ok(Outcome::OpenTopics(mut openings)) => openings.remove(0),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn one_partition_alone_is_neither_deleted_nor_changed() {
+    let mut state = formed();
+    create(&mut state, "/default/t", NewTopics::Partitioned(vec![id(1), id(2)])).unwrap();
+    let part: TopicName = "/default/t-part-1".parse().unwrap();
+    let refusal = state.apply(&DeleteTopic { topic: part, at: TimeMs::ZERO }.into()).unwrap_err();
+    assert!(refusal.to_string().contains("Cannot delete individual partition"), "{refusal}");
+    assert_eq!(refusal.kind(), ErrorKind::NotFound);
+    let base = "/default/t".parse().unwrap();
+    let deleted = state.apply(&DeleteTopic { topic: base, at: TimeMs::ZERO }.into());
+    assert_eq!(deleted, Ok(Outcome::DeleteTopic(vec![id(1), id(2)])));
+    assert_eq!(state.topic_count(), 0);
+}
+
+#[test]
+fn a_topic_with_partitions_and_one_without_exclude_each_other() {
+    let mut state = formed();
+    create(&mut state, "/default/plain", NewTopics::Plain(id(1))).unwrap();
+    create(&mut state, "/default/parted", NewTopics::Partitioned(vec![id(2)])).unwrap();
+    let again = create(&mut state, "/default/plain", NewTopics::Partitioned(vec![id(3)]));
+    assert_eq!(again.unwrap_err().kind(), ErrorKind::Conflict);
+    let again = create(&mut state, "/default/parted", NewTopics::Plain(id(3)));
+    assert_eq!(again.unwrap_err().kind(), ErrorKind::Conflict);
+    let part = create(&mut state, "/default/parted-part-1", NewTopics::Plain(id(3)));
+    assert_eq!(part.unwrap_err().kind(), ErrorKind::Invalid);
+}
+
+#[test]
+fn a_topic_opens_on_another_disk_only_above_its_ceiling() {
+    let mut state = formed();
+    create(&mut state, "/default/t", NewTopics::Plain(id(1))).unwrap();
+    let step = Offset::new(CEILING_STEP);
+    let first = open(&mut state, 1, 0, OtherDisk::Refuse).unwrap();
+    assert_eq!((first.epoch.get(), first.ceiling, first.resume_at), (1, step, Offset::ZERO));
+    assert_eq!(open(&mut state, 2, 1, OtherDisk::Refuse).unwrap_err().kind(), ErrorKind::Conflict);
+    let other = open(&mut state, 2, 1, OtherDisk::GiveUp).unwrap();
+    assert_eq!((other.epoch.get(), other.ceiling, other.resume_at), (2, step + CEILING_STEP, step));
+    // The owner may have gone down before it made the gap: the next opening says it again.
+    let again = open(&mut state, 2, 2, OtherDisk::Refuse).unwrap();
+    assert_eq!((again.epoch.get(), again.ceiling, again.resume_at), (3, step + CEILING_STEP, step));
+    // A log that is gone from the same disk is given up in the same way.
+    let lost = open(&mut state, 2, 3, OtherDisk::GiveUp).unwrap();
+    assert_eq!((lost.ceiling, lost.resume_at), (step + 2 * CEILING_STEP, step + CEILING_STEP));
+}
+
+#[test]
+fn an_older_owner_raises_no_ceiling() {
+    let mut state = formed();
+    create(&mut state, "/default/t", NewTopics::Plain(id(1))).unwrap();
+    open(&mut state, 1, 0, OtherDisk::Refuse).unwrap();
+    open(&mut state, 1, 1, OtherDisk::Refuse).unwrap();
+    let raise = |state: &mut State, epoch, steps: u64| {
+        let (topic, epoch) = (id(1), Epoch::new(epoch).unwrap());
+        state.apply(
+            &RaiseCeiling { topic, epoch, ceiling: Offset::new(steps * CEILING_STEP) }.into(),
+        )
+    };
+    assert_eq!(raise(&mut state, 1, 3).unwrap_err().kind(), ErrorKind::Fenced);
+    let three = Offset::new(3 * CEILING_STEP);
+    assert_eq!(raise(&mut state, 2, 3), Ok(Outcome::RaiseCeiling(three)));
+    assert_eq!(raise(&mut state, 2, 2), Ok(Outcome::RaiseCeiling(three)), "it was raised before");
+}
+
+#[test]
+fn a_namespace_with_topics_stays() {
+    let mut state = formed();
+    create(&mut state, "/default/t", NewTopics::Plain(id(1))).unwrap();
+    let namespace: Namespace = "default".parse().unwrap();
+    let delete = Command::from(DeleteNamespace { namespace });
+    assert_eq!(state.apply(&delete).unwrap_err().kind(), ErrorKind::Conflict);
+    let topic = "/default/t".parse().unwrap();
+    state.apply(&DeleteTopic { topic, at: TimeMs::ZERO }.into()).unwrap();
+    state.apply(&delete).unwrap();
+    let missing = create(&mut state, "/default/t", NewTopics::Plain(id(2)));
+    assert_eq!(missing.unwrap_err().kind(), ErrorKind::NotFound);
+}
+
+#[test]
+fn a_broker_counts_its_sessions_and_may_get_another_disk() {
+    let mut state = formed();
+    let (broker, disk, at) = (BrokerId::new(1), DiskId::new([2; 16]), TimeMs::new(7));
+    let session = state.apply(&StartSession { broker, disk, at }.into());
+    assert_eq!(session, Ok(Outcome::StartSession(2)));
+    let known: Vec<_> =
+        state.brokers().map(|(id, broker)| (id, broker.disk, broker.sessions)).collect();
+    assert_eq!(known, [(broker, disk, 2)]);
+}
+
+/// The encoding of a state is that of every snapshot there is: what changes here needs a new version.
+#[test]
+fn a_state_is_stored_as_before() {
+    let mut state = formed();
+    create(&mut state, "/default/t", NewTopics::Partitioned(vec![id(1)])).unwrap();
+    open(&mut state, 1, 0, OtherDisk::Refuse).unwrap();
+    create(&mut state, "/default/u", NewTopics::Plain(id(2))).unwrap();
+    let topic = "/default/u".parse().unwrap();
+    state.apply(&DeleteTopic { topic, at: TimeMs::new(8) }.into()).unwrap();
+    let encoded = codec::encode(&state);
+    let digits = |line: &[u8]| line.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    let lines: Vec<_> = encoded.chunks(48).map(digits).collect();
+    assert_eq!(lines, include_str!("golden_state.hex").lines().collect::<Vec<_>>());
+    let mut decoded: State = codec::decode(&encoded).unwrap();
+    assert!(decoded.rebuild_names());
+    assert_eq!(decoded, state);
+}
