@@ -1,247 +1,271 @@
-//! Settings of a broker: from a file, the environment and flags to one checked [`Config`].
+//! Settings: what an operator can tune, from a file, the environment and the command line.
 //!
 //! ```text
-//!  file ──┐
-//!  environment ──┼─▶ entries ─▶ keys (names, aliases) ─▶ values (kinds) ─▶ lacking (this build) ─▶ Config
-//!  flags ─┘          later ones win
+//!  file ─────────┐
+//!  environment ──┼─▶ sources ─▶ settings ─▶ Config, which the server is made of
+//!  command line ─┘      │           │
+//!                       └── keys ───┴─▶ show, reference
 //! ```
 //!
-//! Nothing is guessed: an unknown key, a value of the wrong kind, or a feature that this build lacks is refused by the key's
-//! name, so that no broker runs with less than its file asks for.
+//! One table, [`keys`], says what keys there are, what they take, what holds without them, and what this build makes of them.
+//! All else follows from it. Nothing is ignored in silence: an unknown key, a value of the wrong kind and a key that needs what
+//! this build lacks refuse the start, all at once; what is read without being enforced is a [`Notice`].
 //!
-//! Reading order: `value`, `keys` (the table), `source`, `lacking`, then [`Settings`] and [`Config`].
+//! Reading order: [`keys`], [`value`], [`yaml`], [`sources`], [`settings`], [`show`].
 
+mod address;
 mod keys;
-mod lacking;
-mod source;
-mod typed;
+mod problem;
+mod settings;
+mod show;
+mod sources;
 mod value;
+mod yaml;
 
-use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use danube_model::ErrorKind;
+use danube_model::{Durability, Namespace, caps};
 
-use source::Entry;
-pub use typed::{
-    Advertised, Config, FileSync, LocalRetention, Policies, Ports, Rotation, StorageConfig,
-};
-use value::{Raw, Value};
+pub use address::Address;
+pub use problem::{Notice, Place, Problem, Problems};
+pub use settings::{Line, Settings};
+pub use show::{as_file, reference};
+pub use sources::{Flags, SettingsFile, Sources};
 
-/// `Result` with this module's [`enum@Error`].
-pub type Result<T, E = Error> = std::result::Result<T, E>;
+/// Where everything is kept unless something else is said.
+const DATA_DIR: &str = "./danube-data";
+/// Directory of the messages in a data directory.
+const WAL: &str = "wal";
+/// Directory of the metadata in a data directory.
+const RAFT: &str = "raft";
 
-/// Why a configuration can't be used. Always definite: nothing was started.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum Error {
-    /// The file is not YAML.
-    #[error("{file} is not a configuration file")]
-    Yaml {
-        /// The file.
-        file: String,
-        /// Where and why.
-        #[source]
-        source: serde_yaml_ng::Error,
-    },
-    /// A key that there is not.
-    #[error("{origin}: unknown key {path}")]
-    UnknownKey {
-        /// Where it stands, in dots.
-        path: String,
-        /// The file, variable or flag.
-        origin: String,
-        /// The known key that is nearest, if one is near.
-        nearest: Option<&'static str>,
-    },
-    /// A value that a key does not take.
-    #[error("{origin}: {path} {problem}")]
-    Value {
-        /// The key, in dots.
-        path: String,
-        /// The file, variable or flag.
-        origin: String,
-        /// What is wrong and what was expected.
-        problem: String,
-    },
-    /// One setting under two names.
-    #[error("{origin}: {path} and {other} are the same setting")]
-    Twice {
-        /// The one name.
-        path: String,
-        /// The other.
-        other: String,
-        /// The file.
-        origin: String,
-    },
-    /// A key that a file must have.
-    #[error("{origin}: {path} is missing")]
-    Missing {
-        /// The key, in dots.
-        path: &'static str,
-        /// The file.
-        origin: String,
-    },
-    /// A feature that this build does not have.
-    #[error("{origin}: {path}: {why}")]
-    Lacking {
-        /// The key, in dots.
-        path: String,
-        /// The file, variable or flag.
-        origin: String,
-        /// What this build lacks.
-        why: &'static str,
-    },
+/// Settings of a broker.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Config {
+    /// Name of the cluster.
+    pub cluster_name: String,
+    /// Where it listens.
+    pub listen: Listen,
+    /// What look-ups answer; `None`: the authority that the client called.
+    pub advertised: Advertised,
+    /// Directory of the metadata.
+    pub metadata_dir: PathBuf,
+    /// Namespaces that are created at start where they are missing.
+    pub namespaces: Vec<Namespace>,
+    /// Whether a producer creates the topic that it is for.
+    pub auto_create_topics: bool,
+    /// The hot tier.
+    pub storage: Storage,
+    /// Payload of a message at most, in bytes.
+    pub message_bytes_max: u64,
 }
 
-impl Error {
-    /// What kind of error this is, for callers that branch.
-    pub fn kind(&self) -> ErrorKind {
-        ErrorKind::Invalid
-    }
-
-    /// Whether the same may work later without anybody's help: never.
-    pub fn is_retryable(&self) -> bool {
-        false
-    }
-
-    /// Advice, where there is some.
-    pub fn hint(&self) -> Option<String> {
-        match self {
-            Error::UnknownKey { nearest, .. } => {
-                nearest.map(|nearest| format!("did you mean {nearest}?"))
-            }
-            _ => None,
-        }
-    }
+/// The four addresses of a broker.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listen {
+    /// Clients.
+    pub client: Address,
+    /// Administration by existing tools.
+    pub admin: Address,
+    /// HTTP.
+    pub http: Address,
+    /// Other brokers.
+    pub raft: Address,
 }
 
-/// Settings that were read and checked, each with the place that it comes from.
-#[derive(Debug, Default)]
-pub struct Settings {
-    /// By path; what is not here has its default.
-    entries: BTreeMap<String, (Value, String)>,
-    warnings: Vec<String>,
+/// How a broker is to be reached.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Advertised {
+    /// URL of the broker itself.
+    pub broker_url: Option<String>,
+    /// URL that clients are to connect to.
+    pub connect_url: Option<String>,
 }
 
-impl Settings {
-    /// Nothing but defaults.
-    pub fn new() -> Settings {
-        Settings::default()
-    }
+/// Settings of what is kept on the broker's disk. Sizes are in bytes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Storage {
+    /// Directory of the messages.
+    pub root: PathBuf,
+    /// Level of topics that do not say one.
+    pub durability: Durability,
+    /// A segment is sealed before it grows beyond this.
+    pub segment_bytes: u64,
+    /// A segment that is worth a file is sealed when it is this old.
+    pub segment_age: Duration,
+    /// What makes a segment worth a file.
+    pub segment_worth_bytes: u64,
+    /// Any segment is sealed when it is this old.
+    pub segment_age_max: Duration,
+    /// Memory for recent messages.
+    pub tail_bytes: u64,
+    /// Memory for messages that wait to be written.
+    pub queue_bytes: u64,
+    /// How often `page_cache` topics are synced.
+    pub page_cache_sync: Duration,
+    /// What one sync makes durable at most.
+    pub round_bytes: u64,
+    /// After a busy spell, its last sync is noted this much later.
+    pub quiet_sync: Duration,
+    /// Size of the journal at most.
+    pub journal_bytes: u64,
+    /// A checkpoint is taken when so much was written since the last.
+    pub checkpoint_bytes: u64,
+    /// How often free space is looked for while the volume is full.
+    pub space_check: Duration,
+    /// What may be deleted.
+    pub retention: Retention,
+}
 
-    /// Takes what a file says; `name` is for messages.
+/// How long and how much is kept. `None`: without limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Retention {
+    /// How long messages of a topic are kept.
+    pub time: Option<Duration>,
+    /// Bytes of a topic that are kept.
+    pub size: Option<u64>,
+    /// Bytes of all topics together that are kept.
+    pub total_size: Option<u64>,
+    /// How often it is looked at what may go.
+    pub check_interval: Duration,
+}
+
+/// Settings as they were read, and what they amount to.
+#[derive(Debug)]
+pub struct Loaded {
+    /// For the server.
+    pub config: Config,
+    /// Key by key, for people.
+    pub settings: Settings,
+}
+
+impl Config {
+    /// Reads and checks all sources.
     ///
     /// # Errors
-    /// If the file is not YAML, has an unknown key, an unusable value or a setting twice, or lacks `cluster_name`.
-    pub fn add_file(&mut self, name: &str, text: &str) -> Result<()> {
-        self.add_all(source::from_file(name, text)?)?;
-        if !self.entries.contains_key("cluster_name") {
-            return Err(Error::Missing { path: "cluster_name", origin: name.to_owned() });
+    ///
+    /// All problems at once.
+    pub fn load(sources: &Sources) -> Result<Loaded, Problems> {
+        let (settings, mut problems) = Settings::resolve(sources::Reading::of(sources));
+        if sources.file.is_some() && settings.place("cluster_name").is_none() {
+            problems.push(Problem { place: None, what: "`cluster_name` is missing".to_owned() });
         }
-        Ok(())
+        let listen = listen(&settings, &sources.flags, &mut problems);
+        let config = Config::of(&settings, listen);
+        config.check(&mut problems);
+        if problems.is_empty() { Ok(Loaded { config, settings }) } else { Err(Problems(problems)) }
     }
 
-    /// Takes what the environment says, over what was taken before.
-    ///
-    /// # Errors
-    /// If a variable that is a key's has an unusable value.
-    pub fn add_environment(
-        &mut self,
-        variables: impl IntoIterator<Item = (String, String)>,
-    ) -> Result<()> {
-        let (entries, warnings) = source::from_environment(variables);
-        self.warnings.extend(warnings);
-        self.add_all(entries)
-    }
-
-    /// Takes what a flag says about the key at `path`, over what was taken before.
-    ///
-    /// # Errors
-    /// If there is no such key or the value is unusable.
-    pub fn add_flag(&mut self, flag: &str, path: &str, text: &str) -> Result<()> {
-        let raw = Raw::Scalar(text.to_owned());
-        self.add_all(vec![Entry { path: path.to_owned(), raw, origin: flag.to_owned() }])
-    }
-
-    /// What is worth a warning.
-    pub fn warnings(&self) -> &[String] {
-        &self.warnings
-    }
-
-    /// What a broker runs with.
-    ///
-    /// # Errors
-    /// [`Error::Lacking`] for the first key that asks for what this build does not have.
-    pub fn config(&self) -> Result<Config> {
-        for (path, (value, origin)) in &self.entries {
-            // Whoever writes a default down asks for nothing.
-            if default(path).as_ref() == Some(value) {
-                continue;
-            }
-            if let Some(why) = lacking::lacks(path, value) {
-                let (path, origin) = (path.clone(), origin.clone());
-                return Err(Error::Lacking { path, origin, why });
-            }
-        }
-        Config::from_settings(self)
-    }
-
-    /// All settings as a file would say them, one line each: path, value and where it comes from. Secrets are masked.
-    pub fn show(&self) -> Vec<(String, String, String)> {
-        let known = keys::KEYS.iter().map(|key| key.path.to_owned());
-        let mut paths: Vec<String> = known.collect();
-        let passed_through = self.entries.keys().filter(|path| !paths.contains(path));
-        paths.extend(passed_through.cloned().collect::<Vec<_>>());
-        let line = |path: String| {
-            let (text, origin) = match self.entries.get(&path) {
-                Some((value, origin)) => (value.show(), origin.clone()),
-                None => (default(&path)?.show(), "default".to_owned()),
-            };
-            let is_secret = keys::SECRETS.contains(&path.as_str());
-            let text = if is_secret { "\"********\"".to_owned() } else { text };
-            Some((path, text, origin))
+    fn of(settings: &Settings, listen: Listen) -> Config {
+        let default_dir = |name| Path::new(DATA_DIR).join(name);
+        let url = |name| settings.text(name).map(str::to_owned);
+        let message_bytes_max = match settings.size("policies.max_message_size") {
+            None | Some(0) => caps::MESSAGE_BYTES_MAX as u64,
+            Some(bytes) => bytes,
         };
-        paths.into_iter().filter_map(line).collect()
-    }
-
-    /// Every key: path, kind, default and meaning, for the reference.
-    pub fn reference()
-    -> impl Iterator<Item = (&'static str, String, Option<&'static str>, &'static str)> {
-        keys::KEYS.iter().map(|key| (key.path, key.kind.expects(), key.default, key.meaning))
-    }
-
-    fn add_all(&mut self, entries: Vec<Entry>) -> Result<()> {
-        let mut names: BTreeMap<String, String> = BTreeMap::new();
-        for Entry { path: name, raw, origin } in entries {
-            let Some((path, kind)) = keys::find(&name) else {
-                let nearest = keys::nearest(&name);
-                return Err(Error::UnknownKey { path: name, origin, nearest });
-            };
-            let value = kind.read(&raw).map_err(|problem| {
-                let is_secret = keys::SECRETS.contains(&path.as_str());
-                let expected = format!("is not {}", kind.expects());
-                let problem = if is_secret { expected } else { problem };
-                Error::Value { path: name.clone(), origin: origin.clone(), problem }
-            })?;
-            if let Some(other) = names.insert(path.clone(), name.clone()) {
-                return Err(Error::Twice { path: name, other, origin });
-            }
-            self.entries.insert(path, (value, origin));
+        let namespaces = settings.list("bootstrap_namespaces").iter();
+        Config {
+            cluster_name: settings.text("cluster_name").expect(HAS_DEFAULT).to_owned(),
+            listen,
+            advertised: Advertised {
+                broker_url: url("broker.advertised_listeners.broker_url"),
+                connect_url: url("broker.advertised_listeners.connect_url"),
+            },
+            metadata_dir: settings.path("meta_store.data_dir").unwrap_or_else(|| default_dir(RAFT)),
+            namespaces: namespaces
+                .map(|name| name.parse().expect("checked when the list was read"))
+                .collect(),
+            auto_create_topics: settings.flag("auto_create_topics"),
+            storage: Storage::of(settings, default_dir(WAL)),
+            message_bytes_max,
         }
-        Ok(())
     }
 
-    /// What a key says, or its default.
-    fn get(&self, path: &'static str) -> Option<Value> {
-        let given = self.entries.get(path).map(|(value, _)| value.clone());
-        given.or_else(|| default(path))
+    /// The directory that holds all that is kept, where there is one; else that of the messages.
+    pub fn data_dir(&self) -> &Path {
+        let (root, metadata) = (self.storage.root.as_path(), self.metadata_dir.as_path());
+        match (root.parent(), metadata.parent()) {
+            (Some(one), Some(other))
+                if one == other && root.ends_with(WAL) && metadata.ends_with(RAFT) =>
+            {
+                one
+            }
+            _ => root,
+        }
+    }
+
+    /// What each key alone can't show.
+    fn check(&self, problems: &mut Vec<Problem>) {
+        let mut found = |what: String| problems.push(Problem { place: None, what });
+        let Listen { client, admin, http, raft } = &self.listen;
+        let all = [("client", client), ("admin", admin), ("http", http), ("raft", raft)];
+        for (at, (name, address)) in all.iter().enumerate() {
+            for (other_name, other) in &all[at + 1..] {
+                if address == other && address.port != 0 {
+                    found(format!("{name} and {other_name} can't both listen on {address}"));
+                }
+            }
+        }
+        if self.storage.root == self.metadata_dir {
+            let dir = self.metadata_dir.display();
+            found(format!("messages and metadata can't share the directory {dir}"));
+        }
     }
 }
 
-fn default(path: &str) -> Option<Value> {
-    let key = keys::KEYS.iter().find(|key| key.path == path)?;
-    let raw = Raw::Scalar(key.default?.to_owned());
-    Some(key.kind.read(&raw).expect("every default can be read, a test says so"))
+impl Storage {
+    fn of(settings: &Settings, default_root: PathBuf) -> Storage {
+        let size = |path| settings.size(path).expect(HAS_DEFAULT);
+        let limit = |path| settings.size(path).filter(|bytes| *bytes > 0);
+        let durability = settings.text("storage.durability").expect(HAS_DEFAULT);
+        let time = settings.time("storage.local_retention.time_minutes");
+        Storage {
+            root: settings.path("storage.local_wal_root").unwrap_or(default_root),
+            durability: durability.parse().expect("the key takes nothing else"),
+            segment_bytes: size("storage.wal.rotation.max_bytes"),
+            segment_age: settings.time("storage.wal.rotation.max_hours"),
+            segment_worth_bytes: size("storage.wal.rotation.min_bytes"),
+            segment_age_max: settings.time("storage.wal.rotation.max_days"),
+            tail_bytes: size("storage.wal.advanced.cache_capacity"),
+            queue_bytes: size("storage.wal.advanced.queue_capacity"),
+            page_cache_sync: settings.time("storage.wal.advanced.file_sync.interval_ms"),
+            round_bytes: size("storage.wal.advanced.file_sync.max_batch_bytes"),
+            quiet_sync: settings.time("storage.wal.advanced.file_sync.quiet_ms"),
+            journal_bytes: size("storage.wal.advanced.journal.max_bytes"),
+            checkpoint_bytes: size("storage.wal.advanced.journal.checkpoint_bytes"),
+            space_check: settings.time("storage.wal.advanced.space_check_interval"),
+            retention: Retention {
+                time: Some(time).filter(|time| !time.is_zero()),
+                size: limit("storage.local_retention.size_mb"),
+                total_size: limit("storage.local_retention.total_size"),
+                check_interval: settings.time("storage.local_retention.check_interval_minutes"),
+            },
+        }
+    }
+}
+
+const HAS_DEFAULT: &str = "the table has a default for it";
+
+fn listen(settings: &Settings, flags: &Flags, problems: &mut Vec<Problem>) -> Listen {
+    let host = settings.text("broker.host").expect(HAS_DEFAULT);
+    let mut address = |port: &str, flag: &'static str, text: &Option<String>| {
+        let port = settings.number(port);
+        let port = u16::try_from(port).expect("the key takes nothing larger");
+        let otherwise = Address { host: host.to_owned(), port };
+        let Some(text) = text else { return otherwise };
+        Address::parse(text).unwrap_or_else(|| {
+            let what = format!("expected `host:port`, found `{text}`");
+            problems.push(Problem { place: Some(Place::Flag { flag }), what });
+            otherwise
+        })
+    };
+    Listen {
+        client: address("broker.ports.client", "--listen", &flags.listen),
+        admin: address("broker.ports.admin", "--admin-listen", &flags.admin_listen),
+        http: address("broker.ports.prometheus", "--http-listen", &flags.http_listen),
+        raft: address("broker.ports.raft", "--raft-listen", &flags.raft_listen),
+    }
 }
 
 #[cfg(test)]

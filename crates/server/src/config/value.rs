@@ -1,242 +1,361 @@
-//! What a key may say, and reading it from text.
+//! What the text of a setting means.
 
+use std::fmt;
 use std::time::Duration;
 
 use danube_model::units::{format_duration, parse_duration};
-use danube_model::{ByteSize, Durability, Namespace};
+use danube_model::{ByteSize, Namespace};
 
 /// What a key takes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Kind {
     /// Any text but the empty one.
     Text,
-    /// A path.
+    /// As [`Kind::Text`], and never shown.
+    Secret,
+    /// A file or a directory.
     Path,
-    /// An `http://` or `https://` URL.
-    Url,
-    /// One of these words.
-    Word(&'static [&'static str]),
     /// `true` or `false`.
-    Switch,
+    Bool,
     /// A whole number within these bounds, both inclusive.
-    Count(u64, u64),
-    /// A size; a plain number is in this unit.
-    Size(&'static str),
-    /// The size of the tail cache: a plain number is a count of messages, as older files have it.
-    Cache,
-    /// A duration; a plain number is in this unit, where there is one.
-    Time(Option<&'static str>),
-    /// Two durations, as in `250ms to 500ms`.
-    TimeRange,
-    /// A list of texts.
-    List,
-    /// What an acknowledgement means.
-    Durability,
-    /// Namespaces.
-    Namespaces,
+    Number(u64, u64),
+    /// A number of bytes within these bounds, both inclusive; what a plain number counts.
+    Size(Plain, u64, u64),
+    /// A time of at least so much; the unit of a plain number, where the key's name tells one.
+    Time(Option<&'static str>, Duration),
+    /// One of these words.
+    Choice(&'static [&'static str]),
+    /// A list of such items.
+    List(Item),
 }
 
-/// What a key says.
+/// The largest size that a setting takes, where nothing smaller is said: 1 EiB.
+pub(super) const SIZE_MAX: u64 = 1 << 60;
+
+/// What a plain number counts where a size is expected.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Plain {
+    Bytes,
+    Mebibytes,
+    /// Messages of 1 KiB, and at least 16 MiB of them: what the tail cache was measured in once.
+    Messages,
+}
+
+/// What a list consists of.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Item {
+    /// Any text.
+    Text,
+    Namespace,
+    /// `host:port`.
+    Address,
+}
+
+/// The size that a count of messages stands for.
+const MESSAGE_BYTES: u64 = 1 << 10;
+const MESSAGES_BYTES_MIN: u64 = 16 << 20;
+
+/// A value of some kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Value {
+pub(super) enum Value {
     Text(String),
-    Switch(bool),
-    Count(u64),
+    Bool(bool),
+    Number(u64),
     Size(ByteSize),
     Time(Duration),
-    TimeRange(Duration, Duration),
-    List(Vec<String>),
-    Durability(Durability),
-    Namespaces(Vec<Namespace>),
-}
-
-/// What stands in a source: everything is text until its key is known.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Raw {
-    Scalar(String),
     List(Vec<String>),
 }
-
-/// A cached message of older files, in bytes, and the least that such a number means.
-const CACHED_MESSAGE_BYTES: u64 = 1024;
-const CACHE_BYTES_MIN: u64 = 16 << 20;
 
 impl Kind {
-    /// Reads what a source says.
-    ///
-    /// # Errors
-    /// What was expected, for a person.
-    pub(crate) fn read(self, raw: &Raw) -> Result<Value, String> {
-        match (self, raw) {
-            (Kind::List, raw) => Ok(Value::List(raw.items())),
-            (Kind::Namespaces, raw) => {
-                let namespaces = raw.items().into_iter().map(|name| name.parse());
-                let namespaces: Result<_, danube_model::Error> = namespaces.collect();
-                namespaces.map(Value::Namespaces).map_err(|error| error.to_string())
-            }
-            (kind, Raw::List(_)) => Err(format!("is a list, expected {}", kind.expects())),
-            (kind, Raw::Scalar(text)) => kind
-                .read_scalar(text.trim())
-                .ok_or_else(|| format!("is {text:?}, expected {}", kind.expects())),
-        }
-    }
-
-    fn read_scalar(self, text: &str) -> Option<Value> {
+    /// The value of a text. The error says what was expected, and what was found instead unless it is a secret.
+    pub(super) fn parse(self, text: &str) -> Result<Value, String> {
+        let found = || format!("expected {}, found `{}`", self.expected(), without_password(text));
         match self {
-            Kind::Text | Kind::Path => (!text.is_empty()).then(|| Value::Text(text.to_owned())),
-            Kind::Url => is_url(text).then(|| Value::Text(text.to_owned())),
-            Kind::Word(words) => words.contains(&text).then(|| Value::Text(text.to_owned())),
-            Kind::Switch => text.parse().ok().map(Value::Switch),
-            Kind::Count(least, most) => {
-                let count = text.parse().ok().filter(|count| (least..=most).contains(count));
-                count.map(Value::Count)
+            Kind::Text | Kind::Path | Kind::Secret if text.is_empty() => {
+                Err(format!("expected {}, found nothing", self.expected()))
             }
-            Kind::Size(unit) => with_unit(text, unit).parse().ok().map(Value::Size),
-            Kind::Cache => match text.parse::<u64>() {
-                Ok(messages) => {
-                    let bytes = messages.saturating_mul(CACHED_MESSAGE_BYTES).max(CACHE_BYTES_MIN);
-                    Some(Value::Size(ByteSize::new(bytes)))
-                }
-                Err(_) => text.parse().ok().map(Value::Size),
+            Kind::Text | Kind::Path | Kind::Secret => Ok(Value::Text(text.to_owned())),
+            Kind::Bool => text.to_lowercase().parse().map(Value::Bool).map_err(|_| found()),
+            Kind::Number(min, max) => match text.parse::<u64>() {
+                Ok(number) if (min..=max).contains(&number) => Ok(Value::Number(number)),
+                _ => Err(found()),
             },
-            Kind::Time(unit) => {
-                parse_duration(&with_unit(text, unit.unwrap_or(""))).ok().map(Value::Time)
+            Kind::Size(plain, min, max) => match size(text, plain) {
+                Some(size) if (min..=max).contains(&size.get()) => Ok(Value::Size(size)),
+                _ => Err(found()),
+            },
+            Kind::Time(unit, min) => match time(text, unit) {
+                Some(time) if time >= min => Ok(Value::Time(time)),
+                _ => Err(found()),
+            },
+            Kind::Choice(words) => {
+                let word = words.iter().find(|word| word.eq_ignore_ascii_case(text));
+                word.map(|word| Value::Text((*word).to_owned())).ok_or_else(found)
             }
-            Kind::TimeRange => {
-                let (least, most) = text.split_once(" to ")?;
-                let (least, most) = (parse_duration(least).ok()?, parse_duration(most).ok()?);
-                (least <= most).then_some(Value::TimeRange(least, most))
+            Kind::List(_) => {
+                // With or without the brackets that a file has.
+                let inside = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
+                let items = inside.unwrap_or(text).split(',').map(str::trim);
+                self.parse_list(items.filter(|item| !item.is_empty()).map(str::to_owned).collect())
             }
-            Kind::Durability => text.parse().ok().map(Value::Durability),
-            Kind::List | Kind::Namespaces => unreachable!("lists are read as lists"),
         }
     }
 
-    /// What is expected, for a person.
-    pub(crate) fn expects(self) -> String {
+    /// The value of a list.
+    pub(super) fn parse_list(self, items: Vec<String>) -> Result<Value, String> {
+        let Kind::List(item) = self else {
+            return Err(format!("expected {}, found a list", self.expected()));
+        };
+        match items.iter().find(|text| !item.admits(text)) {
+            Some(text) => {
+                Err(format!("expected {}, found `{}`", self.expected(), without_password(text)))
+            }
+            None => Ok(Value::List(items)),
+        }
+    }
+
+    /// What it takes, in words.
+    pub(super) fn expected(self) -> String {
         match self {
-            Kind::Text => "a text".to_owned(),
+            Kind::Text | Kind::Secret => "text".to_owned(),
             Kind::Path => "a path".to_owned(),
-            Kind::Url => "a URL such as http://broker-1:6650".to_owned(),
-            Kind::Word(words) => words.join(" or "),
-            Kind::Switch => "true or false".to_owned(),
-            Kind::Count(least, u64::MAX) => format!("a whole number from {least} on"),
-            Kind::Count(least, most) => format!("a whole number from {least} to {most}"),
-            Kind::Size(_) | Kind::Cache => "a size such as 512MiB".to_owned(),
-            Kind::Time(_) => "a duration such as 30s".to_owned(),
-            Kind::TimeRange => "two durations such as 250ms to 500ms".to_owned(),
-            Kind::List => "a list".to_owned(),
-            Kind::Durability => "page_cache, disk, warm, disk+warm or cold".to_owned(),
-            Kind::Namespaces => "a list of namespaces".to_owned(),
+            Kind::Bool => "`true` or `false`".to_owned(),
+            Kind::Number(min, u64::MAX) => format!("a whole number of at least {min}"),
+            Kind::Number(min, max) => format!("a whole number from {min} to {max}"),
+            Kind::Size(plain, min, max) => {
+                let plain = plain.meaning();
+                let bounds = match (min, max) {
+                    (0, SIZE_MAX) => String::new(),
+                    _ => format!(" from {} to {}", ByteSize::new(min), ByteSize::new(max)),
+                };
+                format!("a size{bounds}, such as `512MiB` or a number of {plain}")
+            }
+            Kind::Time(None, min) => {
+                format!("a time of at least {}, such as `30s`", format_duration(min))
+            }
+            Kind::Time(Some(unit), min) => {
+                let unit = unit_name(unit);
+                let min = format_duration(min);
+                format!("a time of at least {min}, such as `30s` or a number of {unit}")
+            }
+            Kind::Choice(words) => {
+                let words: Vec<String> = words.iter().map(|word| format!("`{word}`")).collect();
+                format!("one of {}", words.join(", "))
+            }
+            Kind::List(Item::Text) => "a list".to_owned(),
+            Kind::List(Item::Namespace) => "a list of namespaces".to_owned(),
+            Kind::List(Item::Address) => "a list of `host:port`".to_owned(),
+        }
+    }
+}
+
+impl Kind {
+    /// What it takes, in a word or two.
+    pub(super) fn takes(self) -> String {
+        match self {
+            Kind::Text | Kind::Secret => "text".to_owned(),
+            Kind::Path => "path".to_owned(),
+            Kind::Bool => "`true`, `false`".to_owned(),
+            Kind::Number(..) => "number".to_owned(),
+            Kind::Size(Plain::Bytes, ..) => "size".to_owned(),
+            Kind::Size(plain, ..) => format!("size, or {}", plain.meaning()),
+            Kind::Time(None, _) => "time".to_owned(),
+            Kind::Time(Some(unit), _) => format!("time, or {}", unit_name(unit)),
+            Kind::Choice(words) => {
+                words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ")
+            }
+            Kind::List(Item::Text) => "list".to_owned(),
+            Kind::List(Item::Namespace) => "list of namespaces".to_owned(),
+            Kind::List(Item::Address) => "list of `host:port`".to_owned(),
+        }
+    }
+}
+
+impl Plain {
+    fn meaning(self) -> &'static str {
+        match self {
+            Plain::Bytes => "bytes",
+            Plain::Mebibytes => "MiB",
+            Plain::Messages => "messages of 1 KiB (at least 16 MiB)",
+        }
+    }
+}
+
+impl Item {
+    fn admits(self, text: &str) -> bool {
+        match self {
+            // A comma would be taken for the end of an item elsewhere.
+            Item::Text => !text.is_empty() && !text.contains(','),
+            Item::Namespace => text.parse::<Namespace>().is_ok(),
+            Item::Address => super::Address::parse(text).is_some(),
+        }
+    }
+}
+
+impl fmt::Display for Value {
+    /// As it could be written; reading it gives the same value.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Value::Text(text) => f.write_str(text),
+            Value::Bool(value) => value.fmt(f),
+            Value::Number(number) => number.fmt(f),
+            Value::Size(size) => size.fmt(f),
+            Value::Time(time) => f.write_str(&format_duration(*time)),
+            Value::List(items) => write!(f, "[{}]", items.join(", ")),
         }
     }
 }
 
 impl Value {
-    /// As a file would say it, on one line.
-    pub(crate) fn show(&self) -> String {
+    /// For a file: a text that is not plainly one stands in quotes.
+    pub(super) fn to_yaml(&self) -> String {
+        let quoted = |text: &str| {
+            let plain = |c: char| c.is_ascii_alphanumeric() || "_-./+".contains(c);
+            let is_plain = !text.is_empty() && text.chars().all(plain) && text != "null";
+            if is_plain { text.to_owned() } else { format!("{text:?}") }
+        };
         match self {
-            Value::Text(text) => quote(text),
-            Value::Switch(on) => on.to_string(),
-            Value::Count(count) => count.to_string(),
-            Value::Size(size) => size.to_string(),
-            Value::Time(time) => format_duration(*time),
-            Value::TimeRange(least, most) => {
-                format!("{} to {}", format_duration(*least), format_duration(*most))
+            Value::Text(text) => quoted(text),
+            Value::List(items) => {
+                let items: Vec<String> = items.iter().map(|item| quoted(item)).collect();
+                format!("[{}]", items.join(", "))
             }
-            Value::List(items) => show_list(items.iter().map(|item| quote(item))),
-            Value::Durability(level) => level.to_string(),
-            Value::Namespaces(names) => show_list(names.iter().map(|name| quote(name.as_str()))),
+            Value::Bool(_) | Value::Number(_) | Value::Size(_) | Value::Time(_) => self.to_string(),
         }
     }
 }
 
-impl Raw {
-    /// A list; text from the environment or a flag is split at commas.
-    fn items(&self) -> Vec<String> {
-        match self {
-            Raw::List(items) => items.clone(),
-            Raw::Scalar(text) => {
-                let items = text.split(',').map(str::trim).filter(|item| !item.is_empty());
-                items.map(str::to_owned).collect()
-            }
+/// A text with what stands before the host hidden in every URL in it: names and passwords.
+pub(super) fn without_password(text: &str) -> String {
+    let mut parts = text.split("://");
+    let mut shown = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let authority_end = part.find(['/', '?', '#', ',', ' ']).unwrap_or(part.len());
+        let host = part[..authority_end].rfind('@').map_or(0, |at| at + 1);
+        shown.push_str("://");
+        if host > 0 {
+            shown.push_str("***@");
         }
+        shown.push_str(&part[host..]);
+    }
+    shown
+}
+
+fn size(text: &str, plain: Plain) -> Option<ByteSize> {
+    let is_plain = !text.contains(|c: char| c.is_alphabetic());
+    match plain {
+        Plain::Mebibytes if is_plain => format!("{text}MiB").parse().ok(),
+        Plain::Messages if is_plain => {
+            let bytes = text.trim().parse::<u64>().ok()?.checked_mul(MESSAGE_BYTES)?;
+            Some(ByteSize::new(bytes.max(MESSAGES_BYTES_MIN)))
+        }
+        Plain::Bytes | Plain::Mebibytes | Plain::Messages => text.parse().ok(),
     }
 }
 
-fn show_list(items: impl Iterator<Item = String>) -> String {
-    format!("[{}]", items.collect::<Vec<_>>().join(", "))
+fn time(text: &str, unit: Option<&str>) -> Option<Duration> {
+    let is_plain = !text.contains(|c: char| c.is_alphabetic());
+    match unit {
+        Some(unit) if is_plain => parse_duration(&format!("{text}{unit}")).ok(),
+        Some(_) | None => parse_duration(text).ok(),
+    }
 }
 
-/// Quotes whatever YAML might take for something else.
-fn quote(text: &str) -> String {
-    let is_plain = text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '/')
-        && text.chars().all(|c| c.is_ascii_alphanumeric() || "/._-".contains(c))
-        && !["true", "false", "null", "yes", "no", "on", "off"].contains(&text);
-    if is_plain { text.to_owned() } else { format!("{text:?}") }
-}
-
-/// A number alone is in `unit`.
-fn with_unit(text: &str, unit: &str) -> String {
-    let is_number = !text.is_empty() && text.chars().all(|c| c.is_ascii_digit() || c == '.');
-    format!("{text}{}", if is_number { unit } else { "" })
-}
-
-fn is_url(text: &str) -> bool {
-    let rest = text.strip_prefix("http://").or_else(|| text.strip_prefix("https://"));
-    rest.is_some_and(|rest| !rest.is_empty() && !rest.contains(char::is_whitespace))
+fn unit_name(unit: &'static str) -> &'static str {
+    match unit {
+        "ms" => "milliseconds",
+        "s" => "seconds",
+        "m" => "minutes",
+        "h" => "hours",
+        "d" => "days",
+        other => other,
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn read(kind: Kind, text: &str) -> Result<String, String> {
-        kind.read(&Raw::Scalar(text.to_owned())).map(|value| value.show())
-    }
+    const SIZE: Kind = Kind::Size(Plain::Bytes, 1, 1 << 40);
+    const MEBIBYTES: Kind = Kind::Size(Plain::Mebibytes, 0, SIZE_MAX);
+    const MESSAGES: Kind = Kind::Size(Plain::Messages, 1 << 20, 1 << 40);
+    const HOURS: Kind = Kind::Time(Some("h"), Duration::from_millis(1));
+    const TIME: Kind = Kind::Time(None, Duration::from_millis(1));
 
     #[test]
-    fn numbers_have_the_unit_of_their_key_and_may_say_another() {
-        let minutes = Kind::Time(Some("m"));
-        assert_eq!(read(minutes, "2880").unwrap(), "2d");
-        assert_eq!(read(minutes, "0.5").unwrap(), "30s");
-        assert_eq!(read(minutes, "2s").unwrap(), "2s");
-        assert_eq!(read(Kind::Size("MiB"), "20480").unwrap(), "20GiB");
-        assert_eq!(read(Kind::Size("MiB"), "1.5").unwrap(), "1536KiB");
-        assert_eq!(read(Kind::Size("B"), "512MiB").unwrap(), "512MiB");
-        assert_eq!(read(Kind::TimeRange, "250ms to 500ms").unwrap(), "250ms to 500ms");
-    }
-
-    #[test]
-    fn a_plain_number_for_the_cache_is_a_count_of_messages() {
-        assert_eq!(read(Kind::Cache, "1024").unwrap(), "16MiB");
-        assert_eq!(read(Kind::Cache, "65536").unwrap(), "64MiB");
-        assert_eq!(read(Kind::Cache, "1MiB").unwrap(), "1MiB");
-    }
-
-    #[test]
-    fn what_is_wrong_says_what_was_expected() {
-        for (kind, text) in [
-            (Kind::Switch, "yes"),
-            (Kind::Count(1, 65_535), "0"),
-            (Kind::Count(0, 10), "-1"),
-            (Kind::Word(&["fair", "balanced"]), "fairly"),
-            (Kind::Time(None), "30"),
-            (Kind::TimeRange, "500ms to 250ms"),
-            (Kind::Durability, "ram"),
-            (Kind::Url, "broker:6650"),
-            (Kind::Text, ""),
+    fn values_are_understood() {
+        let seconds = |seconds| Value::Time(Duration::from_secs(seconds));
+        let bytes = |bytes| Value::Size(ByteSize::new(bytes));
+        for (kind, text, value) in [
+            (SIZE, "536870912", bytes(512 << 20)),
+            (SIZE, "512MiB", bytes(512 << 20)),
+            (SIZE, "1.5 KiB", bytes(1536)),
+            (MEBIBYTES, "20480", bytes(20 << 30)),
+            (MEBIBYTES, "0.5", bytes(512 << 10)),
+            (MEBIBYTES, "3MB", bytes(3_000_000)),
+            (MESSAGES, "1024", bytes(16 << 20)),
+            (MESSAGES, "65536", bytes(64 << 20)),
+            (MESSAGES, "1MiB", bytes(1 << 20)),
+            (HOURS, "1", seconds(3600)),
+            (HOURS, "0.5", seconds(1800)),
+            (HOURS, "2s", seconds(2)),
+            (TIME, "90s", seconds(90)),
+            (Kind::Bool, "True", Value::Bool(true)),
+            (Kind::Choice(&["local", "shared_fs"]), "Local", Value::Text("local".to_owned())),
+            (Kind::List(Item::Text), "", Value::List(Vec::new())),
+            (Kind::List(Item::Text), "a, b", Value::List(vec!["a".to_owned(), "b".to_owned()])),
         ] {
-            let error = read(kind, text).unwrap_err();
-            assert!(error.starts_with(&format!("is {text:?}, expected ")), "{error}");
+            assert_eq!(kind.parse(text), Ok(value), "{kind:?} {text:?}");
         }
-        assert!(Kind::Text.read(&Raw::List(Vec::new())).is_err());
     }
 
     #[test]
-    fn lists_from_the_environment_are_split_at_commas() {
-        assert_eq!(read(Kind::List, "a, b,").unwrap(), "[a, b]");
-        assert_eq!(read(Kind::Namespaces, "default,x.y").unwrap(), "[default, x.y]");
-        assert!(read(Kind::Namespaces, "a/b").is_err());
+    fn a_value_says_what_was_expected() {
+        for (kind, text, expected) in [
+            (Kind::Number(1, 65_535), "65536", "a whole number from 1 to 65535, found `65536`"),
+            (Kind::Number(1, u64::MAX), "-1", "a whole number of at least 1, found `-1`"),
+            (SIZE, "0", "a size from 1B to 1TiB, such as `512MiB` or a number of bytes, found `0`"),
+            (MEBIBYTES, "-1", "a size, such as `512MiB` or a number of MiB, found `-1`"),
+            (TIME, "30", "a time of at least 1ms, such as `30s`, found `30`"),
+            (HOURS, "0", "a time of at least 1ms, such as `30s` or a number of hours, found `0`"),
+            (Kind::Bool, "yes", "`true` or `false`, found `yes`"),
+            (Kind::Choice(&["fair", "balanced"]), "x", "one of `fair`, `balanced`, found `x`"),
+            (Kind::List(Item::Address), "a", "a list of `host:port`, found `a`"),
+            (Kind::Text, "", "text, found nothing"),
+        ] {
+            assert_eq!(kind.parse(text), Err(format!("expected {expected}")), "{kind:?} {text:?}");
+        }
+        let list = vec!["a".to_owned()];
+        assert_eq!(
+            Kind::Bool.parse_list(list),
+            Err("expected `true` or `false`, found a list".to_owned())
+        );
+    }
+
+    #[test]
+    fn passwords_in_urls_are_hidden() {
+        for (text, shown) in [
+            ("redis://a:6379", "redis://a:6379"),
+            ("rediss://user:pass@a:6379/0", "rediss://***@a:6379/0"),
+            ("[redis://:p@ss@a, redis://b]", "[redis://***@a, redis://b]"),
+            ("s3://bucket/a@b", "s3://bucket/a@b"),
+            ("me@example.com", "me@example.com"),
+        ] {
+            assert_eq!(without_password(text), shown);
+        }
+    }
+
+    #[test]
+    fn a_value_is_written_as_it_is_read() {
+        for (kind, text) in [
+            (SIZE, "1536B"),
+            (SIZE, "128MiB"),
+            (HOURS, "36h"),
+            (TIME, "250ms"),
+            (Kind::Bool, "false"),
+            (Kind::Number(0, 9), "7"),
+        ] {
+            assert_eq!(kind.parse(text).unwrap().to_string(), text);
+        }
     }
 }
