@@ -43,11 +43,11 @@ pub struct Config {
 }
 
 impl Config {
-    /// The defaults, for this directory: a snapshot after 10,000 commands or 8 MiB, log files of 4 MiB.
+    /// The defaults, for this directory: a snapshot after 50,000 commands or 8 MiB, log files of 4 MiB.
     pub fn new(dir: impl Into<PathBuf>) -> Config {
         Config {
             dir: dir.into(),
-            snapshot_after_commands: 10_000,
+            snapshot_after_commands: 50_000,
             snapshot_after_bytes: 8 << 20,
             log_file_bytes: caps::LOG_FILE_BYTES_DEFAULT,
         }

@@ -182,14 +182,23 @@ impl Group {
     /// Stores a snapshot of all that is applied, and waits until the log is purged up to it.
     pub(crate) async fn snapshot(&self, applied: &Applied) {
         let last = applied.read().last;
-        if self.raft.trigger().snapshot().await.is_err() {
-            return;
-        }
         let mut metrics = self.raft.metrics();
-        // If it fails openraft stops, which ends the waiting too, and the log has it all.
-        let _ = metrics
-            .wait_for(|metrics| metrics.running_state.is_err() || metrics.purged >= last)
-            .await;
+        let mut seen = metrics.borrow().snapshot;
+        // If this fails openraft stops, which ends the waiting too, and the log has it all.
+        while self.raft.trigger().snapshot().await.is_ok() {
+            // While one is built openraft asks for no other, so what comes first may be one of before.
+            let next = metrics.wait_for(|metrics| {
+                metrics.running_state.is_err()
+                    || metrics.purged >= last
+                    || (metrics.snapshot != seen && metrics.snapshot < last)
+            });
+            match next.await {
+                Ok(metrics) if metrics.running_state.is_ok() && metrics.purged < last => {
+                    seen = metrics.snapshot;
+                }
+                _ => return,
+            }
+        }
     }
 
     /// Stops openraft. What it was doing is finished or lost; nothing that was answered is.

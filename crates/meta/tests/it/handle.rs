@@ -195,3 +195,24 @@ async fn a_start_takes_well_under_a_second() {
     assert_eq!(meta.read(|state| state.topic_count()), 4);
     meta.close().await;
 }
+
+/// A stop may come while a snapshot of an older state is built; it waits for one of the last state, and no longer.
+#[test]
+fn a_stop_in_the_middle_of_a_snapshot_takes_another() {
+    for seed in 0..20 {
+        sim::run(seed, |world| async move {
+            let machine = world.machine("broker");
+            let small = Config { snapshot_after_commands: 8, ..config() };
+            let meta = Meta::open(small, machine.env()).await.unwrap();
+            form(&meta).await.unwrap();
+            for number in 0..world.generator("topics").below(20) {
+                meta.propose(create(number)).await.unwrap();
+            }
+            let begun = world.elapsed();
+            meta.close().await;
+            assert!(world.elapsed() - begun < Duration::from_secs(1));
+            let log = machine.disk().content(&machine.disk().files()[0]).unwrap();
+            assert_eq!(log.len(), 1024, "the log has entries");
+        });
+    }
+}
