@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use danube_log::Effect;
-use danube_model::{DiskId, Durability, ErrorKind, Offset, TopicName};
+use danube_model::{DiskId, Durability, ErrorKind, Offset, Sequence, TopicName};
 
 /// A result of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -145,6 +145,17 @@ impl Error {
             Self::Log(error) => error.effect(),
             Self::Meta(error) if error.is_unknown() => Effect::Unknown,
             _ => Effect::Definite,
+        }
+    }
+
+    /// The sequence with which the producer has to go on, if that is what was wrong.
+    pub fn expected_sequence(&self) -> Option<Sequence> {
+        match self {
+            Self::Log(danube_log::Error::OutOfOrder { expected, .. }) => {
+                Sequence::new(*expected).ok()
+            }
+            Self::Log(danube_log::Error::UnknownProducer { .. }) => Some(Sequence::ZERO),
+            _ => None,
         }
     }
 

@@ -242,6 +242,17 @@ impl Error {
         }
     }
 
+    /// Whether the disk failed in a way after which it is not trusted (promise P7).
+    pub(crate) fn is_disk_failure(&self) -> bool {
+        const EIO: i32 = 5;
+        match self {
+            Self::Io { action, source, .. } => {
+                source.raw_os_error() == Some(EIO) && !matches!(*action, "read" | "open" | "list")
+            }
+            _ => false,
+        }
+    }
+
     /// Whether the same call may succeed later.
     pub fn is_retryable(&self) -> bool {
         match self {

@@ -179,14 +179,14 @@ impl Store {
             return Ok(());
         }
         let (env, layout) = (self.inner.env.clone(), self.inner.layout.clone());
-        blocking(&*self.inner.env.spawn, move || {
+        let made = blocking(&*self.inner.env.spawn, move || {
             let dir = layout.topic_dir(topic);
             env.disk.create_dir_all(&dir).map_err(Error::io("create", &dir))?;
             TopicIdentity::new(topic, name).write(&*env.disk, &layout)?;
             let topics = layout.topics_dir();
             env.disk.sync_dir(&topics).map_err(Error::io("sync", &topics))
-        })
-        .await?;
+        });
+        self.or_fail(made.await).await?;
         let shared = Shared::new(topic, Offset::ZERO, Offset::ZERO);
         let (done, answer) = oneshot::channel();
         self.command(Command::Create { shared: Arc::clone(&shared), done }).await?;
@@ -268,6 +268,17 @@ impl Store {
         .await
     }
 
+    /// Stops the store if the disk failed.
+    async fn or_fail<T>(&self, result: Result<T>) -> Result<T> {
+        if let Err(error) = &result
+            && error.is_disk_failure()
+        {
+            // A store that is closing needs no stop.
+            let _ = self.command(Command::Fail(error.clone())).await;
+        }
+        result
+    }
+
     async fn find_files(&self, topic: TopicId) -> Result<Arc<Shared>> {
         let (shared, found, proof) = {
             let logs = self.logs();
@@ -285,9 +296,8 @@ impl Store {
             );
             let odd = blocking(&*self.inner.env.spawn, move || {
                 files::find(&*disk, &layout, &listed, behind)
-            })
-            .await?;
-            for error in odd {
+            });
+            for error in self.or_fail(odd.await).await? {
                 tracing::warn!(%topic, %error, "a log's files are not as they were left");
             }
             if let Some(known) = self.logs().get_mut(&topic) {
@@ -304,7 +314,7 @@ impl Store {
         }
         let (done, answer) = oneshot::channel();
         self.command(Command::Item { topic, item: Item::Delete { done } }).await?;
-        answer.await.map_err(|_| Error::Closing)?
+        self.or_fail(answer.await.map_err(|_| Error::Closing)?).await
     }
 
     /// Completes with the reason once the disk has failed and nothing is acknowledged any more; the process is to end

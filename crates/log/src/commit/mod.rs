@@ -113,6 +113,8 @@ pub(crate) enum Command {
         epoch: Epoch,
         ceiling: Offset,
     },
+    /// The disk failed elsewhere.
+    Fail(Error),
     /// Finish what is queued, close all logs, take a checkpoint, and end.
     Stop {
         done: Answer<()>,
@@ -235,7 +237,7 @@ impl Committer {
             self.hear(self.feedback.take())?;
             let mut stop = None;
             for command in taken.drain(..) {
-                stop = self.obey(command).await.or(stop);
+                stop = self.obey(command).await?.or(stop);
             }
             self.check_timers()?;
             if let Some(done) = stop {
@@ -258,7 +260,8 @@ impl Committer {
             && self.fill_room.available_permits() > self.fill_room_kib as usize / 2
     }
 
-    async fn obey(&mut self, command: Command) -> Option<Answer<()>> {
+    /// Some: whoever asked to stop.
+    async fn obey(&mut self, command: Command) -> Result<Option<Answer<()>>> {
         match command {
             Command::Item { topic, item } => self.enqueue(topic, item),
             Command::Create { shared, done } => {
@@ -271,9 +274,10 @@ impl Committer {
                     live.ceiling = live.ceiling.max(ceiling);
                 }
             }
-            Command::Stop { done } => return Some(done),
+            Command::Fail(error) => return Err(error),
+            Command::Stop { done } => return Ok(Some(done)),
         }
-        None
+        Ok(None)
     }
 
     fn enqueue(&mut self, topic: TopicId, item: Item) {
@@ -458,7 +462,7 @@ impl Committer {
                 Command::Create { done, .. } | Command::Stop { done } => {
                     let _ = done.send(Err(error.clone()));
                 }
-                Command::RaiseCeiling { .. } => {}
+                Command::RaiseCeiling { .. } | Command::Fail(_) => {}
             }
         }
     }
