@@ -5,15 +5,17 @@
 //! at the same places. So nothing here cuts or empties a file before it is written: while a recovery runs, a file may hold
 //! the only copy of what is written to it. What lies behind a log's end is cut when the log is opened (`files`).
 
+mod open;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::ErrorKind;
-use std::path::Path;
 use std::sync::Arc;
 
 use danube_env::disk::Open;
 use danube_env::{Disk, File};
 use danube_model::{DiskId, Durability, Epoch, Frame, Offset, TimeMs, TopicId};
 
+use self::open::{open_active, open_new, seal_number};
 use crate::checkpoint::{Checkpoint, CheckpointLog, Gap};
 use crate::error::{Error, Result};
 use crate::layout::Layout;
@@ -472,43 +474,4 @@ fn show_filled(body: &Body, entries: Vec<IndexEntry>) {
     }
     entries.into_iter().for_each(|entry| view.index.add(entry));
     view.filled = body.state.end;
-}
-
-/// Opens a segment that is gone on with.
-fn open_active(disk: &dyn Disk, path: &Path, position: u64) -> Result<Arc<dyn File>> {
-    let file = match disk.open(path, Open::Write) {
-        Err(error) if error.kind() == ErrorKind::NotFound => {
-            return Err(Error::Missing {
-                path: path.to_owned(),
-                what: "a segment that was not finished",
-            });
-        }
-        file => file.map_err(Error::io("open", path))?,
-    };
-    let len = file.len().map_err(Error::io("read", path))?;
-    if len < position {
-        let what = format!("the segment ends here, {position} bytes of it were synced");
-        return Err(Error::corrupt(path, len, what));
-    }
-    Ok(file)
-}
-
-/// Opens a segment that begins, without emptying what may be there under its name.
-fn open_new(disk: &dyn Disk, path: &Path) -> Result<Arc<dyn File>> {
-    match disk.open(path, Open::Write) {
-        Err(error) if error.kind() == ErrorKind::NotFound => {
-            disk.open(path, Open::Create).map_err(Error::io("create", path))
-        }
-        file => file.map_err(Error::io("open", path)),
-    }
-}
-
-/// The number that ties a segment's trailer to its header: one that producers can't know, and the same each time
-/// the segment is written. FNV-1a over the disk id, the topic id and the first offset.
-fn seal_number(disk_id: DiskId, topic: TopicId, first: Offset) -> u64 {
-    let offset = first.get().to_be_bytes();
-    let bytes = disk_id.as_bytes().iter().chain(topic.as_bytes()).chain(&offset);
-    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
-    })
 }

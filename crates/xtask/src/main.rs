@@ -22,6 +22,7 @@ const HELP: &str = "\
 cargo xtask test            everything: check, then all tests; ends with `N passed, N failed`
 
   check                     format, lints, tidy, documentation; minutes, no servers, writes nothing
+  tidy                      the part of check that takes seconds
   test                      check, install what the tests need, build the release binary, run all tests
   fix                       format, and apply what clippy can mend by itself
   sim --seeds N [--seed S] [--start S] [--mutant NAME] [--jobs N]
@@ -51,6 +52,7 @@ fn main() -> ExitCode {
     };
     match command.as_str() {
         "check" => check::command(&workspace),
+        "tidy" => check::tidy_command(&workspace),
         "test" => testing::command(&workspace),
         "fix" => programs::fix(&workspace),
         "sim" => programs::sim(&workspace, rest),
