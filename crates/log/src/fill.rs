@@ -118,6 +118,8 @@ impl Filler {
     pub(crate) async fn run(mut self, mut told: mpsc::Receiver<Fill>) {
         let mut rooms = Vec::new();
         let mut full = self.check_space();
+        let at_start = full.clone();
+        self.feedback.say(|said| said.full = Some(at_start));
         let mut checkpoint = None;
         loop {
             let again = full.is_some() || checkpoint.is_some();

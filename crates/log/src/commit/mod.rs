@@ -32,6 +32,8 @@ use crate::store::kib;
 
 /// Commands that wait for the loop at most; those who send more wait.
 pub(crate) const COMMANDS_MAX: usize = 16 * 1024;
+/// How long a clean stop may take. What it does not finish is recovered at the next start.
+const STOP_MAX: Duration = Duration::from_secs(2);
 /// Commands taken between two rounds at most.
 const TAKE_MAX: usize = 4096;
 
@@ -159,6 +161,8 @@ pub(crate) struct Timers {
     quiet: Option<Duration>,
     /// Segments are looked at for their age.
     age: Duration,
+    /// A journal file could not be made: the next try comes not before this.
+    no_file_before: Duration,
 }
 
 impl Committer {
@@ -205,7 +209,15 @@ impl Committer {
             }
         };
         if let Some(done) = ended {
-            let result = self.finish().await;
+            let clock = Arc::clone(&self.env.clock);
+            let result = tokio::select! {
+                biased;
+                result = self.finish() => result,
+                () = clock.sleep(STOP_MAX) => {
+                    tracing::warn!("the stop takes too long, the next start recovers the rest");
+                    Ok(())
+                }
+            };
             if let Err(error) = &result {
                 self.fail(error.clone());
             }
@@ -297,6 +309,9 @@ impl Committer {
             return Err(error);
         }
         if let Some(made) = said.file_made {
+            if made.is_none() {
+                self.timers.no_file_before = self.env.clock.monotonic() + self.config.space_check;
+            }
             self.journal.file_made(made);
         }
         if let Some(round) = said.checkpointed {
@@ -341,7 +356,9 @@ impl Committer {
 
     /// Asks the filler ahead of need for journal files and checkpoints.
     async fn make_room(&mut self) {
-        if let Some(index) = self.journal.file_to_make() {
+        if self.timers.no_file_before <= self.env.clock.monotonic()
+            && let Some(index) = self.journal.file_to_make()
+        {
             self.tell_filler(Fill::MakeFile { index, bytes: self.journal_file_bytes }).await;
         }
         let wanted = self.uncheckpointed >= self.checkpoint_bytes
