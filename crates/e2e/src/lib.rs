@@ -4,17 +4,28 @@
 //! [`checker::History`], and lets [`checker::check`] say whether the promises of `docs/guarantees.md` were kept.
 //! Whatever goes wrong in the harness itself is a panic that says what was being done and what the processes said.
 //!
-//! Reading order: [`broker`], [`cli`], [`produce`], then [`checker`].
+//! Reading order: [`broker`], [`cli`], [`produce`], [`native`], [`load`], [`volume`], then [`checker`], and [`scenario`]: what is
+//! done to brokers, short in `tests/it` and long in the program `soak`.
 
 pub mod binary;
 pub mod broker;
 pub mod checker;
 pub mod cli;
+pub mod files;
+pub mod load;
+pub mod measured;
+pub mod native;
 pub mod produce;
+pub mod scenario;
+pub mod volume;
 pub mod wait;
 
 pub use broker::{Broker, Options};
 pub use cli::Cli;
 /// Chance that follows from a seed; the seed of a failed test repeats it.
 pub use danube_env::sim::Generator;
+pub use load::Load;
+pub use measured::Measured;
+pub use native::Native;
+pub use volume::Volume;
 pub use wait::within;

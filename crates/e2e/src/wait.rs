@@ -48,6 +48,12 @@ pub fn try_within<T>(limit: Duration, mut condition: impl FnMut() -> Option<T>) 
     }
 }
 
+/// Lets time pass before a fault is caused. Not for waiting until something has happened.
+#[expect(clippy::disallowed_methods, reason = "a fault at a random moment")]
+pub fn pause(time: Duration) {
+    std::thread::sleep(time);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -81,20 +81,28 @@ impl Drain {
     }
 }
 
-fn record(history: &History, line: &Value) -> Drained {
-    let offset = line["offset"].as_u64().unwrap_or_else(|| panic!("no offset in {line}"));
-    let key = line["key"].as_str().map(str::to_owned);
-    let message = match line["payload"].as_str() {
-        Some(payload) => history.identify(payload.as_bytes()).and_then(|(message, sent_key)| {
+impl Drained {
+    /// What was read at an offset.
+    #[must_use]
+    pub fn of(history: &History, offset: u64, key: Option<String>, payload: &[u8]) -> Self {
+        let message = history.identify(payload).and_then(|(message, sent_key)| {
             if sent_key == key {
                 Ok(message)
             } else {
                 Err(format!("{message} was sent with key {sent_key:?}, not {key:?}"))
             }
-        }),
-        None => Err(format!("not text: {line}")),
-    };
-    Drained { offset, message, key }
+        });
+        Self { offset, message, key }
+    }
+}
+
+fn record(history: &History, line: &Value) -> Drained {
+    let offset = line["offset"].as_u64().unwrap_or_else(|| panic!("no offset in {line}"));
+    let key = line["key"].as_str().map(str::to_owned);
+    match line["payload"].as_str() {
+        Some(payload) => Drained::of(history, offset, key, payload.as_bytes()),
+        None => Drained { offset, message: Err(format!("not text: {line}")), key },
+    }
 }
 
 #[cfg(test)]

@@ -1,0 +1,101 @@
+//! The long tests: `soak --list`, `soak NAME`. Each prints what it measured and a verdict, and fails with exit code 1.
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "a program for a terminal")]
+
+use std::panic::catch_unwind;
+use std::process::ExitCode;
+
+use danube_client::Durability;
+use danube_e2e::Measured;
+use danube_e2e::scenario::{damage, kills, lines, order, power, ready};
+use danube_e2e::volume::Kind;
+use danube_e2e::wait::Stopwatch;
+
+/// A long test.
+struct Soak {
+    name: &'static str,
+    what: &'static str,
+    run: fn() -> Vec<Measured>,
+}
+
+const SOAKS: [Soak; 6] = [
+    Soak { name: "lines", what: "a million lines through the command line and back", run: lines },
+    Soak { name: "ready", what: "starts: empty, 2,000 topics, 5 GiB", run: ready },
+    Soak {
+        name: "kills",
+        what: "40 kills and 20 clean stops under load, at disk and at page_cache",
+        run: kills,
+    },
+    Soak { name: "order", what: "2,000 lone messages under strace", run: order },
+    Soak {
+        name: "power",
+        what: "ten power cuts each on ext4 and XFS, at disk and at page_cache",
+        run: power,
+    },
+    Soak { name: "damage", what: "1,000 damaged files", run: damage },
+];
+
+const LEVELS: [Durability; 2] = [Durability::Disk, Durability::PageCache];
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+        ["--list"] => {
+            SOAKS.iter().for_each(|soak| println!("{:8} {}", soak.name, soak.what));
+            ExitCode::SUCCESS
+        }
+        [name] => match SOAKS.iter().find(|soak| soak.name == *name) {
+            Some(soak) => run(soak),
+            None => misuse(&format!("there is no `{name}`")),
+        },
+        _ => misuse("one name, or --list"),
+    }
+}
+
+fn run(soak: &Soak) -> ExitCode {
+    println!("{}: {}", soak.name, soak.what);
+    let watch = Stopwatch::start();
+    // A broken promise is a panic, whose message has been shown by then.
+    let result = catch_unwind(soak.run);
+    let seconds = watch.elapsed().as_secs();
+    if let Ok(measured) = result {
+        measured.iter().for_each(|measured| println!("{measured}"));
+        println!("{}: good, {seconds} s", soak.name);
+        ExitCode::SUCCESS
+    } else {
+        println!("{}: FAILED, {seconds} s", soak.name);
+        ExitCode::FAILURE
+    }
+}
+
+fn misuse(text: &str) -> ExitCode {
+    eprintln!("{text}\nhint: soak --list");
+    ExitCode::from(2)
+}
+
+fn lines() -> Vec<Measured> {
+    vec![lines::run(1_000_000, 1)]
+}
+
+fn ready() -> Vec<Measured> {
+    vec![ready::empty(), ready::many_topics(2000), ready::much_data(5 << 30)]
+}
+
+fn kills() -> Vec<Measured> {
+    let run = |durability| kills::run(kills::Extent { durability, kills: 40, stops: 20, seed: 2 });
+    LEVELS.map(run).to_vec()
+}
+
+fn order() -> Vec<Measured> {
+    LEVELS.map(|durability| order::run(durability, 2000)).to_vec()
+}
+
+fn power() -> Vec<Measured> {
+    let all =
+        [Kind::Ext4, Kind::Xfs].into_iter().flat_map(|kind| LEVELS.map(|level| (kind, level)));
+    all.map(|(kind, durability)| power::run(power::Extent { kind, durability, cuts: 10, seed: 2 }))
+        .collect()
+}
+
+fn damage() -> Vec<Measured> {
+    vec![damage::random(1000, 2)]
+}

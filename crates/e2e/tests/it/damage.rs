@@ -1,0 +1,51 @@
+//! Damaged, missing and newer files.
+
+use std::path::Path;
+
+use danube_e2e::scenario::damage::{self, Damage, End, Outcome};
+
+use crate::beside_others;
+
+#[test]
+fn p6_damage_of_any_kind_is_refused_healed_or_reported() {
+    let _guard = beside_others();
+    println!("{}", damage::random(30, 1));
+}
+
+/// A server elsewhere started on files that another version had touched, and a stream came up empty.
+#[test]
+fn l03_a_newer_format_is_refused_and_nothing_is_changed() {
+    let _guard = beside_others();
+    for end in [End::Stopped, End::Killed] {
+        let raised = damage::newer_versions(&damage::filled(end));
+        let kinds = ["seg", "jnl", "a", "b", "rlog"];
+        for kind in kinds {
+            let is_kind =
+                |path: &std::path::PathBuf| path.extension().is_some_and(|found| found == kind);
+            assert!(raised.iter().any(is_kind), "no {kind} in {raised:?}");
+        }
+    }
+}
+
+#[test]
+fn d7_a_flipped_payload_in_a_sealed_segment_is_reported() {
+    let _guard = beside_others();
+    let base = damage::filled(End::Stopped);
+    let is_first = |path: &&std::path::PathBuf| {
+        path.file_name().is_some_and(|name| name == "00000000000000000000.seg")
+    };
+    let path = base.keys().find(is_first).expect("a first segment").clone();
+    assert_eq!(damage::damaged(&base, &path, Damage::Flipped(30_000)), Outcome::Reported);
+    assert_eq!(damage::damaged(&base, &path, Damage::Removed), Outcome::Reported);
+}
+
+#[test]
+fn d8_one_copy_of_the_checkpoint_is_enough() {
+    let _guard = beside_others();
+    let base = damage::filled(End::Killed);
+    for copy in ["wal/checkpoint.a", "wal/checkpoint.b"] {
+        for damage in [Damage::Flipped(70), Damage::Cut(0), Damage::Removed] {
+            assert_eq!(damage::damaged(&base, Path::new(copy), damage), Outcome::Whole, "{copy}");
+        }
+    }
+}
