@@ -303,22 +303,26 @@ impl Driver {
         Ok(())
     }
 
+    /// A topic that was open is opened again when a message wants it: another may have its name by now. That it can't be
+    /// opened is final, unless it may work later.
     fn closed(&mut self, closed: Closed) -> Result<()> {
         let at = self.partition(closed.alias)?;
         let failure = Failure::from(convert::required("failure", closed.failure)?);
         let error = Error::Refused { failure };
         let now = self.clock.now();
         let partition = &mut self.partitions[at];
-        if let State::Open { .. } = partition.state {
-            partition.machine.cut_off();
-        }
         let is_dormant = !error.is_retryable();
+        match partition.state {
+            State::Open { .. } => partition.machine.ended(),
+            State::Opening { .. } | State::Closed { .. } if is_dormant => {
+                partition.machine.fail_all();
+                self.finish_opening(Err(error.clone()));
+            }
+            State::Opening { .. } | State::Closed { .. } => {}
+        }
+        let partition = &mut self.partitions[at];
         partition.state = State::Closed { until: now + partition.backoff.next(), is_dormant };
         self.aliases.remove(&closed.alias);
-        if is_dormant {
-            partition.machine.fail_all();
-            self.finish_opening(Err(error.clone()));
-        }
         self.report(at, Some(error));
         self.busy.insert(at);
         Ok(())

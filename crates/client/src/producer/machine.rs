@@ -16,6 +16,7 @@
 //!  Waiting ─────────────▶ InFlight ─────────▶ stored
 //!     ▲                      │
 //!     ├──── refused, retry ──┤
+//!     ├──── ended ───────────┤
 //!     └──── cut off ─────────┘   may_be_stored from here on
 //! ```
 //!
@@ -198,16 +199,21 @@ impl Machine {
         self.topic_id = Some(topic_id);
     }
 
-    /// What was open no longer is; nothing that is in flight will be answered.
+    /// The stream broke: what is in flight will not be answered, and may be stored.
     pub(crate) fn cut_off(&mut self) {
-        self.is_open = false;
-        self.is_draining = false;
-        self.unanswered.clear();
         for entry in self.entries.iter_mut().filter(|entry| entry.is_in_flight) {
-            entry.is_in_flight = false;
             // Without a number it was renumbered while in flight: its old number is dead.
             entry.may_be_stored |= entry.number.is_some();
         }
+        self.ended();
+    }
+
+    /// The broker ended what was open, in its turn: what is in flight was not taken.
+    pub(crate) fn ended(&mut self) {
+        self.is_open = false;
+        self.is_draining = false;
+        self.unanswered.clear();
+        self.entries.iter_mut().for_each(|entry| entry.is_in_flight = false);
         self.drop_unawaited();
     }
 

@@ -78,6 +78,8 @@ enum Step {
     /// The next answer reaches the machine.
     Answer,
     CutOff,
+    /// The broker ends the topic on this stream; what has not arrived is not taken.
+    End,
     Open,
     /// A copy of a connection that was cut off reaches the broker after all.
     ArriveLate {
@@ -154,6 +156,15 @@ impl World {
                     self.late.extend(self.requests.drain(..));
                     self.answers.clear();
                     self.machine.cut_off();
+                }
+            }
+            Step::End => {
+                if std::mem::take(&mut self.is_open) {
+                    while !self.answers.is_empty() {
+                        self.step(Step::Answer);
+                    }
+                    self.requests.clear();
+                    self.machine.ended();
                 }
             }
             Step::Open => {
@@ -245,6 +256,7 @@ fn any_step() -> impl Strategy<Value = Step> {
         6 => any_fault().prop_map(|fault| Step::Arrive { fault }),
         6 => Just(Step::Answer),
         1 => Just(Step::CutOff),
+        1 => Just(Step::End),
         2 => Just(Step::Open),
         2 => any::<usize>().prop_map(|which| Step::ArriveLate { which }),
         3 => (0_u64..300).prop_map(|milliseconds| Step::Wait { milliseconds }),
