@@ -31,6 +31,7 @@ pub use crate::broker::{Broker, Config};
 pub use crate::error::{Error, Result};
 pub use crate::repair::{Finding, Remedy};
 pub use crate::topic::{Appending, Attached, Description, Topic};
+pub use danube_log::Config as LogConfig;
 pub use danube_log::{Appended, Damage, Effect, Gap, Read, Reader, Start};
 pub use danube_meta::command::Change;
 pub use danube_meta::state::Delivery;

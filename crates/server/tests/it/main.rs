@@ -1,6 +1,10 @@
-//! The server crate from outside.
+//! The server crate from outside: its parts, and whole servers on real disks and sockets with clients on them.
 
 #![expect(clippy::unwrap_used, reason = "a test that finds no value fails, helpers included")]
 
 mod config;
+mod fixture;
+mod hostile;
 mod http;
+mod serving;
+mod stopping;

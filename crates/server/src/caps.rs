@@ -1,0 +1,43 @@
+//! Limits of what clients may take, all in one place.
+
+use std::time::Duration;
+
+/// Connections of one port at once.
+pub(crate) const CONNECTIONS_MAX: usize = 10_000;
+/// Connections of one port from one address at once.
+pub(crate) const CONNECTIONS_PER_ADDRESS_MAX: usize = 2_000;
+/// Streams and calls of one connection at once.
+pub(crate) const STREAMS_PER_CONNECTION_MAX: u32 = 4_096;
+/// For the first bytes of a connection to come.
+pub(crate) const FIRST_BYTES_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// What a client may send ahead on a stream, and on all of a connection together, in bytes.
+pub(crate) const STREAM_WINDOW_BYTES: u32 = 8 << 20;
+pub(crate) const CONNECTION_WINDOW_BYTES: u32 = 16 << 20;
+/// Frames that clients may send: with the 16 KiB of the protocol's default a third of the throughput is lost.
+pub(crate) const HTTP2_FRAME_BYTES_MAX: u32 = 64 << 10;
+/// A connection that is silent for the first is asked for a sign of life, and closed after the second without one.
+pub(crate) const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
+pub(crate) const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Around the largest batch, in a message.
+pub(crate) const MESSAGE_OVERHEAD_BYTES: usize = 64 << 10;
+/// Topics open on one produce stream at once.
+pub(crate) const ALIASES_PER_STREAM_MAX: usize = 20_000;
+/// Batches of one produce stream that wait for their answers; more wait in the connection.
+pub(crate) const UNANSWERED_PER_STREAM_MAX: usize = 1_024;
+/// Answers in one message.
+pub(crate) const ANSWERS_PER_MESSAGE_MAX: usize = 256;
+/// Messages that wait to be sent on one stream.
+pub(crate) const RESPONSES_WAITING_MAX: usize = 4;
+/// Bytes of batches in one response of a read: by default, and at most.
+pub(crate) const READ_RESPONSE_BYTES: usize = 256 << 10;
+pub(crate) const READ_RESPONSE_BYTES_MAX: usize = 4 << 20;
+/// Items in one response of a read.
+pub(crate) const READ_RESPONSE_ITEMS_MAX: usize = 4_096;
+/// Topics in one page of a list.
+pub(crate) const TOPICS_PER_PAGE_MAX: usize = 10_000;
+
+/// At a stop: for streams to end with their answers, and then for connections to close.
+pub(crate) const STREAMS_END_TIMEOUT: Duration = Duration::from_secs(1);
+pub(crate) const CONNECTIONS_END_TIMEOUT: Duration = Duration::from_millis(600);

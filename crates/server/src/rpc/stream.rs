@@ -1,0 +1,74 @@
+//! `danube.stream.v1`.
+
+use danube_broker::{Broker, Error};
+use danube_proto::convert;
+use danube_proto::stream::stream_server::Stream;
+use danube_proto::stream::{
+    LookupRequest, LookupResponse, ProduceRequest, ProduceResponse, ReadRequest, ReadResponse,
+};
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::{Request, Response, Status, Streaming};
+
+use super::{produce, read, status};
+use crate::caps;
+use crate::sessions::Sessions;
+
+/// The service.
+#[derive(Clone)]
+pub(crate) struct StreamRpc {
+    pub(crate) broker: Broker,
+    pub(crate) sessions: Sessions,
+}
+
+#[tonic::async_trait]
+impl Stream for StreamRpc {
+    async fn lookup(
+        &self,
+        request: Request<LookupRequest>,
+    ) -> Result<Response<LookupResponse>, Status> {
+        let topic = convert::topic_name("topic", &request.get_ref().topic);
+        let topic = topic.map_err(|error| status::invalid(&error))?;
+        let partitions = match self.broker.partitions(&topic) {
+            Err(Error::TopicNotFound { .. }) => Vec::new(),
+            found => found.map_err(|error| status::status(&error))?,
+        };
+        let partitions = partitions.iter().map(ToString::to_string).collect();
+        Ok(Response::new(LookupResponse { partitions }))
+    }
+
+    type ProduceStream = ReceiverStream<Result<ProduceResponse, Status>>;
+
+    async fn produce(
+        &self,
+        request: Request<Streaming<ProduceRequest>>,
+    ) -> Result<Response<Self::ProduceStream>, Status> {
+        if self.sessions.is_stopping() {
+            return Err(status::stopping());
+        }
+        let (answers, receiver) = mpsc::channel(caps::RESPONSES_WAITING_MAX);
+        let (broker, stopping) = (self.broker.clone(), self.sessions.stopping());
+        let requests = request.into_inner();
+        self.sessions.spawn("produce", produce::run(broker, stopping, requests, answers));
+        Ok(Response::new(ReceiverStream::new(receiver)))
+    }
+
+    type ReadStream = ReceiverStream<Result<ReadResponse, Status>>;
+
+    async fn read(
+        &self,
+        request: Request<ReadRequest>,
+    ) -> Result<Response<Self::ReadStream>, Status> {
+        if self.sessions.is_stopping() {
+            return Err(status::stopping());
+        }
+        let plan =
+            read::Plan::decode(request.get_ref()).map_err(|error| status::invalid(&error))?;
+        let reading = read::Reading::open(&self.broker, plan).await;
+        let reading = reading.map_err(|error| status::status(&error))?;
+        let (responses, receiver) = mpsc::channel(caps::RESPONSES_WAITING_MAX);
+        let stopping = self.sessions.stopping();
+        self.sessions.spawn("read", reading.run(stopping, responses));
+        Ok(Response::new(ReceiverStream::new(receiver)))
+    }
+}

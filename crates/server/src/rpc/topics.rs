@@ -1,0 +1,101 @@
+//! Finding the topic that a producer opens.
+
+use danube_broker::{Broker, Delivery, Error, NewTopic, Topic};
+use danube_model::{Durability, ErrorKind, TopicName};
+use danube_proto::stream::Expectation;
+use danube_proto::{Reliability, convert};
+
+/// What a producer expects of a topic; what is `None` agrees with everything.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Expected {
+    pub(crate) reliability: Option<Reliability>,
+    pub(crate) durability: Option<Durability>,
+}
+
+impl Expected {
+    pub(crate) fn decode(wire: &Expectation) -> danube_proto::Result<Expected> {
+        Ok(Expected {
+            reliability: convert::reliability("reliability", wire.reliability)?,
+            durability: convert::durability("durability", wire.durability)?,
+        })
+    }
+
+    /// How a topic is created; `None` is as the broker likes.
+    pub(crate) fn delivery(self) -> Option<Delivery> {
+        match (self.reliability, self.durability) {
+            (Some(Reliability::NonReliable), _) => Some(Delivery::NonReliable),
+            (_, Some(level)) => Some(Delivery::Reliable(level)),
+            (Some(Reliability::Reliable) | None, None) => None,
+        }
+    }
+
+    fn agrees_with(self, delivery: Delivery) -> bool {
+        match delivery {
+            Delivery::NonReliable => {
+                self.reliability != Some(Reliability::Reliable) && self.durability.is_none()
+            }
+            Delivery::Reliable(level) => {
+                self.reliability != Some(Reliability::NonReliable)
+                    && self.durability.is_none_or(|expected| expected == level)
+            }
+        }
+    }
+}
+
+/// The topic, created if it is missing and `expected` is given, and then it agrees with that.
+pub(crate) async fn for_producer(
+    broker: &Broker,
+    name: &TopicName,
+    expected: Option<Expected>,
+) -> Result<Topic, Error> {
+    let found = broker.topic(name);
+    let Some(expected) = expected else { return found };
+    let topic = match found {
+        Err(Error::TopicNotFound { .. }) if broker.auto_creates_topics() => {
+            let delivery = expected.delivery();
+            let new = NewTopic {
+                name: name.clone(),
+                partitions: None,
+                delivery,
+                settings: Default::default(),
+            };
+            match broker.create_topic(new).await {
+                // Another producer was faster.
+                Err(error) if error.kind() == ErrorKind::Conflict => {}
+                created => created?,
+            }
+            broker.topic(name)?
+        }
+        found => found?,
+    };
+    let delivery = broker.listed(name)?.delivery;
+    if expected.agrees_with(delivery) {
+        return Ok(topic);
+    }
+    let what = match delivery {
+        Delivery::Reliable(level) => format!("reliable with durability {level}"),
+        Delivery::NonReliable => "not reliable".to_owned(),
+    };
+    Err(Error::Differs { topic: name.clone(), what })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_said_agrees_with_everything() {
+        let reliable = Delivery::Reliable(Durability::Disk);
+        let expected = |reliability, durability| Expected { reliability, durability };
+        for (expected, with_reliable, with_other) in [
+            (expected(None, None), true, true),
+            (expected(Some(Reliability::Reliable), None), true, false),
+            (expected(Some(Reliability::NonReliable), None), false, true),
+            (expected(None, Some(Durability::Disk)), true, false),
+            (expected(None, Some(Durability::PageCache)), false, false),
+        ] {
+            assert_eq!(expected.agrees_with(reliable), with_reliable, "{expected:?}");
+            assert_eq!(expected.agrees_with(Delivery::NonReliable), with_other, "{expected:?}");
+        }
+    }
+}
