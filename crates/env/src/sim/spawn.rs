@@ -1,40 +1,46 @@
-//! Tasks of the simulated world: all on one thread, in an order that chance varies.
+//! Tasks of the simulated world: all on one thread, in an order that chance varies (`schedule`).
 
 use std::collections::BTreeMap;
 use std::future::Future;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use tokio::runtime::Handle;
-use tokio::task::AbortHandle;
+use tokio::sync::oneshot;
+use tokio::time::Instant;
 use tracing::Instrument;
 
-use super::clock::sleep;
+use super::clock::{now, sleep};
 use super::generator::Generator;
+use super::schedule::Schedule;
 use super::trace::Trace;
 use crate::spawn::{Panicked, Running, Spawn, Task, Work};
 
+/// Steps that the tasks of a process may take while no time passes; more than any work needs.
+const STEPS_MAX: u64 = 2_000_000;
+
 /// The tasks of one process. They end when it dies: each is dropped when it would take its next step.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub(super) struct Tasks {
+    schedule: Schedule,
     state: Arc<Mutex<State>>,
 }
 
 #[derive(Default)]
 struct State {
     started: u64,
-    /// Those that were not dropped yet; with their handles once they run.
-    running: BTreeMap<u64, Option<AbortHandle>>,
+    /// Steps that were taken since the clock last moved, and where it stood.
+    steps: (u64, Option<Instant>),
+    /// Those that were not dropped yet, with their numbers in the schedule once they have one.
+    running: BTreeMap<u64, Option<u64>>,
     is_dead: bool,
 }
 
 /// Starts tasks of one process.
 pub(super) struct SimSpawn {
-    pub(super) runtime: Handle,
     pub(super) tasks: Tasks,
     pub(super) generator: Generator,
     pub(super) trace: Trace,
@@ -45,16 +51,37 @@ pub(super) struct SimSpawn {
 }
 
 impl Tasks {
+    pub(super) fn new(schedule: Schedule) -> Self {
+        Self { schedule, state: Arc::default() }
+    }
+
     /// The process dies: its tasks end, and those that they still start do not begin.
     pub(super) fn kill(&self) {
         let mut state = lock(&self.state);
         state.is_dead = true;
-        state.running.values().flatten().for_each(AbortHandle::abort);
+        let running: Vec<_> = state.running.values().copied().flatten().collect();
+        drop(state);
+        running.into_iter().for_each(|number| self.schedule.wake(number));
     }
 
     /// Whether all that were started have been dropped.
     pub(super) fn are_gone(&self) -> bool {
         lock(&self.state).running.is_empty()
+    }
+
+    fn are_dead(&self) -> bool {
+        lock(&self.state).is_dead
+    }
+
+    /// Counts a step; whether so many were taken that time seems to stand still.
+    fn step_is_vain(&self) -> bool {
+        let mut state = lock(&self.state);
+        let now = Some(now());
+        if state.steps.1 != now {
+            state.steps = (0, now);
+        }
+        state.steps.0 += 1;
+        state.steps.0 > STEPS_MAX
     }
 
     fn enter(&self) -> Entry {
@@ -65,13 +92,10 @@ impl Tasks {
         Entry { tasks: self.clone(), number }
     }
 
-    fn started(&self, number: u64, task: AbortHandle) {
-        let mut state = lock(&self.state);
-        if state.is_dead {
-            task.abort();
-        }
-        if let Some(entry) = state.running.get_mut(&number) {
-            *entry = Some(task);
+    fn add(&self, number: u64, task: Task) {
+        let scheduled = self.schedule.add(task);
+        if let Some(entry) = lock(&self.state).running.get_mut(&number) {
+            *entry = Some(scheduled);
         }
     }
 }
@@ -81,16 +105,16 @@ impl Spawn for SimSpawn {
         let entry = self.tasks.enter();
         let number = entry.number;
         self.trace.note(format_args!("start {name}"));
+        let (ended, joined) = oneshot::channel();
         let step = Step {
-            task,
+            task: Some(task),
             name: name.to_owned(),
-            generator: self.generator.clone(),
             trace: self.trace.clone(),
             panics: Arc::clone(&self.panics),
-            _entry: entry,
+            ended: Some(ended),
+            entry,
         };
-        let joined = self.runtime.spawn(step.instrument(tracing::info_span!("task", name)));
-        self.tasks.started(number, joined.abort_handle());
+        self.tasks.add(number, Box::pin(step.instrument(tracing::info_span!("task", name))));
         let name = name.to_owned();
         Running(Box::pin(async move { joined.await.map_err(|_| Panicked { name }) }))
     }
@@ -130,36 +154,45 @@ impl Drop for Entry {
     }
 }
 
-/// A task that now and then lets the others go first, as a busy thread would, and whose panic is entered in the
-/// world's list.
+/// A task until its process dies. A panic of it is entered in the world's list.
 struct Step {
-    task: Task,
+    task: Option<Task>,
     name: String,
-    generator: Generator,
     trace: Trace,
     panics: Arc<Mutex<Vec<String>>>,
-    _entry: Entry,
+    ended: Option<oneshot::Sender<()>>,
+    entry: Entry,
 }
 
 impl Future for Step {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        if self.generator.one_in(4) {
-            context.waker().wake_by_ref();
-            return Poll::Pending;
+        let step = &mut *self;
+        if step.entry.tasks.are_dead() {
+            return Poll::Ready(());
         }
-        let polled = catch_unwind(AssertUnwindSafe(|| self.task.as_mut().poll(context)));
+        let is_vain = step.entry.tasks.step_is_vain();
+        let polled = catch_unwind(AssertUnwindSafe(|| {
+            assert!(!is_vain, "task {} goes on and on while no time passes", step.name);
+            step.task.as_mut().map_or(Poll::Ready(()), |task| task.as_mut().poll(context))
+        }));
         let outcome = match &polled {
             Ok(Poll::Pending) => return Poll::Pending,
             Ok(Poll::Ready(())) => "end",
             Err(_) => "panic of",
         };
-        self.trace.note(format_args!("{outcome} {}", self.name));
-        polled.unwrap_or_else(|panic| {
-            lock(&self.panics).push(self.name.clone());
-            resume_unwind(panic)
-        })
+        step.trace.note(format_args!("{outcome} {}", step.name));
+        step.task = None;
+        match (polled, step.ended.take()) {
+            (Ok(_), Some(ended)) => {
+                // Who joins it may be gone.
+                let _ = ended.send(());
+            }
+            (Ok(_), None) => {}
+            (Err(_), _) => lock(&step.panics).push(step.name.clone()),
+        }
+        Poll::Ready(())
     }
 }
 

@@ -12,6 +12,7 @@ use tokio::time::Instant;
 use super::clock::{SimClock, now, sleep};
 use super::disk::{Crash, SimDisk};
 use super::generator::Generator;
+use super::schedule::Schedule;
 use super::spawn::{SimSpawn, Tasks, lock};
 use super::trace::Trace;
 use crate::Env;
@@ -26,6 +27,7 @@ pub struct World {
     seed: u64,
     start: Instant,
     trace: Trace,
+    schedule: Schedule,
     panics: Arc<Mutex<Vec<String>>>,
 }
 
@@ -52,7 +54,7 @@ struct Process {
 
 /// Runs a test in the world of `seed`: on one thread, with a clock that jumps to the next timer whenever nothing is
 /// left to do. The same seed gives the same run, as long as the test has no other source of chance: no hash map that
-/// is iterated, no `select!` that is not `biased`, no thread of its own.
+/// is iterated, no `select!` that is not `biased`, no thread of its own, no task but by [`Spawn`](crate::Spawn).
 ///
 /// # Panics
 ///
@@ -65,6 +67,8 @@ where
     let runtime = runtime.expect("a runtime without sockets needs nothing of the system");
     runtime.block_on(async {
         let world = World::new(seed);
+        let _cleared = Cleared(world.schedule.clone());
+        Handle::current().spawn(world.schedule.clone().run());
         let result = tokio::select! {
             biased;
             result = test(world.clone()) => result,
@@ -74,6 +78,15 @@ where
         assert!(panics.is_empty(), "seed {seed}: these tasks panicked: {panics:?}");
         result
     })
+}
+
+/// Drops the tasks of a world at its end, however it comes.
+struct Cleared(Schedule);
+
+impl Drop for Cleared {
+    fn drop(&mut self) {
+        self.0.clear();
+    }
 }
 
 /// Runs a test twice in the world of `seed` and returns what it returned.
@@ -110,7 +123,8 @@ where
 
 impl World {
     fn new(seed: u64) -> Self {
-        Self { seed, start: now(), trace: Trace::default(), panics: Arc::default() }
+        let schedule = Schedule::new(Generator::derive(seed, "schedule"));
+        Self { seed, start: now(), trace: Trace::default(), schedule, panics: Arc::default() }
     }
 
     /// What it follows from.
@@ -138,7 +152,7 @@ impl World {
         let disk = SimDisk::with_trace(seed, self.trace.clone());
         let ahead_ms = Arc::<AtomicI64>::default();
         let process = Process {
-            tasks: Tasks::default(),
+            tasks: Tasks::new(self.schedule.clone()),
             clock: SimClock::new(self.start, Arc::clone(&ahead_ms)),
             boot_id: disk.boot_id(),
         };
@@ -194,7 +208,6 @@ impl Machine {
             clock: Arc::new(process.clock.clone()),
             random: Arc::new(Generator::new(self.generator.next())),
             spawn: Arc::new(SimSpawn {
-                runtime: Handle::current(),
                 tasks: process.tasks.clone(),
                 generator: self.generator.clone(),
                 trace: self.world.trace.clone(),
@@ -235,7 +248,7 @@ impl Machine {
         }
         self.disk.restart();
         let mut process = lock(&self.process);
-        process.tasks = Tasks::default();
+        process.tasks = Tasks::new(self.world.schedule.clone());
         let boot_id = self.disk.boot_id();
         if process.boot_id != boot_id {
             process.boot_id = boot_id;

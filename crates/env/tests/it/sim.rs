@@ -215,6 +215,51 @@ fn interleaving_varies_with_the_seed() {
 }
 
 #[test]
+fn those_who_wait_for_the_same_go_on_in_an_order_that_the_seed_gives() {
+    let run = |world: World| async move {
+        let env = world.machine("a").env();
+        let (tell, told) = tokio::sync::watch::channel(0);
+        let waiting: Vec<_> = (0..8)
+            .map(|number| {
+                let (trace, mut told) = (world.trace().clone(), told.clone());
+                let task = async move {
+                    while told.changed().await.is_ok() {
+                        trace.note(format_args!("{number} saw {}", *told.borrow()));
+                    }
+                };
+                env.spawn.task("waits", Box::pin(task))
+            })
+            .collect();
+        for news in 1..20 {
+            world.sleep(Duration::from_millis(1)).await;
+            tell.send_replace(news);
+        }
+        drop(tell);
+        for task in waiting {
+            task.join().await.unwrap();
+        }
+        world.trace().hash()
+    };
+    let hashes: std::collections::BTreeSet<u64> =
+        (0..20).map(|seed| sim::run_twice(seed, run)).collect();
+    assert_eq!(hashes.len(), 20);
+}
+
+#[test]
+#[should_panic(expected = "these tasks panicked: [\"circle\"]")]
+fn a_task_that_goes_round_in_a_circle_is_found() {
+    sim::run(1, |world| async move {
+        let task = async {
+            loop {
+                tokio::task::yield_now().await;
+            }
+        };
+        let circle = world.machine("a").env().spawn.task("circle", Box::pin(task));
+        assert!(circle.join().await.is_err());
+    });
+}
+
+#[test]
 fn a_slow_machine_takes_time() {
     sim::run(1, |world| async move {
         let machine = world.machine("a");
