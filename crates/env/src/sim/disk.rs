@@ -109,6 +109,24 @@ impl SimDisk {
         lock(&self.volume).changes
     }
 
+    /// Operations so far that failed because a fault was planned, crashes not among them.
+    #[must_use]
+    pub fn failures(&self) -> u64 {
+        lock(&self.volume).failures
+    }
+
+    /// The syncs among [`SimDisk::failures`].
+    #[must_use]
+    pub fn failed_syncs(&self) -> u64 {
+        lock(&self.volume).failed_syncs
+    }
+
+    /// Whether the file system has shut itself down ([`Fault::shuts_down`]).
+    #[must_use]
+    pub fn is_shut_down(&self) -> bool {
+        lock(&self.volume).is_shut_down
+    }
+
     /// The machine crashes now, unless it is down already.
     pub fn crash(&self, crash: Crash) {
         let mut volume = lock(&self.volume);

@@ -38,6 +38,12 @@ impl Operation {
     pub fn is_change(self) -> bool {
         !matches!(self, Self::Open | Self::Read | Self::List)
     }
+
+    /// Whether it makes something durable.
+    #[must_use]
+    pub fn is_sync(self) -> bool {
+        matches!(self, Self::SyncData | Self::SyncDir | Self::SyncVolume)
+    }
 }
 
 /// An error of the disk, planned.
@@ -50,6 +56,7 @@ pub struct Fault {
     when: When,
     path_part: Option<String>,
     errno: i32,
+    shuts_down: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -91,9 +98,16 @@ impl Fault {
         Self { errno: rustix::io::Errno::NOSPC.raw_os_error(), ..self }
     }
 
+    /// The file system shuts itself down then, as it does when it can't keep its own journal: nothing can be changed any
+    /// more until the power goes or the volume is mounted again.
+    #[must_use]
+    pub fn shuts_down(self) -> Self {
+        Self { shuts_down: true, ..self }
+    }
+
     fn new(operation: Operation, when: When) -> Self {
         let errno = rustix::io::Errno::IO.raw_os_error();
-        Self { operation, when, path_part: None, errno }
+        Self { operation, when, path_part: None, errno, shuts_down: false }
     }
 }
 
@@ -113,7 +127,7 @@ pub enum Crash {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     Pass,
-    Fail { errno: i32 },
+    Fail { errno: i32, shuts_down: bool },
     Crash(Crash),
 }
 
@@ -154,11 +168,11 @@ impl Plan {
         }
         let hit = self.faults.iter_mut().position(|fault| fault.hits(operation, path, generator));
         let Some(hit) = hit else { return Verdict::Pass };
-        let errno = self.faults[hit].errno;
+        let Fault { errno, shuts_down, .. } = self.faults[hit];
         if let When::After(_) = self.faults[hit].when {
             self.faults.remove(hit);
         }
-        Verdict::Fail { errno }
+        Verdict::Fail { errno, shuts_down }
     }
 }
 

@@ -39,6 +39,11 @@ pub(super) struct Volume {
     pub(super) is_down: bool,
     /// Operations so far that could change the disk.
     pub(super) changes: u64,
+    /// Operations so far that failed by the plan, and the syncs among them.
+    pub(super) failures: u64,
+    pub(super) failed_syncs: u64,
+    /// Nothing can be changed until the power goes or the volume is mounted again.
+    pub(super) is_shut_down: bool,
     pub(super) size: u64,
     pub(super) locks: Vec<NodeId>,
     pub(super) generator: Generator,
@@ -65,6 +70,9 @@ impl Volume {
             life: 0,
             is_down: false,
             changes: 0,
+            failures: 0,
+            failed_syncs: 0,
+            is_shut_down: false,
             size: DEFAULT_BYTES,
             locks: Vec::new(),
             boot: generator.next(),
@@ -96,8 +104,15 @@ impl Volume {
     ) -> io::Result<T> {
         self.changes += u64::from(event.operation.is_change());
         let result = match self.plan.verdict(event.operation, event.path, &self.generator) {
+            Verdict::Pass if self.is_shut_down && event.operation.is_change() => {
+                self.failures += 1;
+                Err(Errno::IO.into())
+            }
             Verdict::Pass => act(self),
-            Verdict::Fail { errno } => {
+            Verdict::Fail { errno, shuts_down } => {
+                self.is_shut_down |= shuts_down;
+                self.failures += 1;
+                self.failed_syncs += u64::from(event.operation.is_sync());
                 fail(self);
                 Err(io::Error::from_raw_os_error(errno))
             }
@@ -135,6 +150,7 @@ impl Volume {
     }
 
     fn lose_power(&mut self, survival: Survival) {
+        self.is_shut_down = false;
         self.tree.lose_power(&Luck::new(survival, &self.generator));
     }
 

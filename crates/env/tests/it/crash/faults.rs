@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 
 use danube_env::disk::{Disk, File, Open};
-use danube_env::sim::{Fault, Operation};
+use danube_env::sim::{Crash, Fault, Operation, Survival};
 
 use super::{CUT_ALL_LOST, after, disk_with_file, path};
 
@@ -29,6 +29,32 @@ fn faults_come_as_planned() {
     disk.plan(Fault::one_in(Operation::Read, 4));
     let failed = (0..1000).filter(|_| file.read_at(&mut [0; 10], 0).is_err()).count();
     assert!((150..350).contains(&failed), "{failed}");
+
+    assert_eq!((disk.failures(), disk.failed_syncs()), (3 + failed as u64, 0));
+    disk.plan(Fault::nth(Operation::SyncData, 0));
+    assert!(file.sync_data().is_err());
+    assert_eq!((disk.failures(), disk.failed_syncs()), (4 + failed as u64, 1));
+}
+
+#[test]
+fn a_file_system_that_shut_down_changes_nothing() {
+    let (disk, mount, file) = disk_with_file(1);
+    disk.plan(Fault::nth(Operation::SyncDir, 0).shuts_down());
+    assert!(mount.sync_dir(&path("")).is_err());
+    let content = disk.content(&path("a")).unwrap();
+    for _ in 0..2 {
+        assert!(file.write_at(&[b"x"], 0).is_err() && file.sync_data().is_err());
+        assert!(mount.open(&path("b"), Open::Create).is_err());
+    }
+    assert_eq!(file.read_at(&mut vec![0; content.len()], 0).unwrap(), content.len());
+    assert_eq!((disk.content(&path("a")).unwrap(), disk.failed_syncs()), (content, 1));
+
+    // Another process is no remedy, another mount is.
+    let mount = disk.restart();
+    assert!(disk.is_shut_down() && mount.open(&path("b"), Open::Create).is_err());
+    disk.crash(Crash::Remount(Survival::Everything));
+    assert!(!disk.is_shut_down());
+    disk.restart().open(&path("b"), Open::Create).unwrap();
 }
 
 #[test]
