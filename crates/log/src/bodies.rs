@@ -8,7 +8,6 @@
 mod open;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::io::ErrorKind;
 use std::sync::Arc;
 
 use danube_env::disk::Open;
@@ -18,6 +17,7 @@ use danube_model::{DiskId, Durability, Epoch, Frame, Offset, TimeMs, TopicId};
 use self::open::{open_active, open_new, seal_number};
 use crate::checkpoint::{Checkpoint, CheckpointLog, Gap};
 use crate::error::{Error, Result};
+use crate::files;
 use crate::layout::Layout;
 use crate::segment::{HEADER_BYTES, Index, IndexEntry, SegmentBuilder, SegmentHeader};
 use crate::shared::{Segment, SegmentKind, Shared};
@@ -218,6 +218,7 @@ impl Bodies {
                 Some(Record::Seal) => self.seal(topic)?,
                 Some(Record::Break { next }) => {
                     body.state.skip(*next);
+                    body.shared.view().filled = *next;
                     self.finish_active(topic);
                 }
             }
@@ -433,14 +434,7 @@ impl Bodies {
     /// Removes a log and its files. What of them is left after an error is removed by the next call.
     pub(crate) fn delete(&mut self, topic: TopicId) -> Result<()> {
         self.forget(topic);
-        let dir = self.layout.topic_dir(topic);
-        let topics = self.layout.topics_dir();
-        match self.disk.remove_dir_all(&dir) {
-            Err(error) if error.kind() != ErrorKind::NotFound => {
-                Err(Error::io("remove", &dir)(error))
-            }
-            _ => self.disk.sync_dir(&topics).map_err(Error::io("sync", &topics)),
-        }
+        files::remove(&*self.disk, &self.layout, topic)
     }
 
     /// Drops a log and leaves its files.

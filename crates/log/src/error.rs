@@ -253,6 +253,11 @@ impl Error {
         }
     }
 
+    /// Whether a sync failed: nothing that was written before it is known to be on the disk (promise P7).
+    pub(crate) fn is_failed_sync(&self) -> bool {
+        matches!(self, Self::Io { action: "sync", .. })
+    }
+
     /// Whether the same call may succeed later.
     pub fn is_retryable(&self) -> bool {
         match self {

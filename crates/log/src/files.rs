@@ -1,8 +1,10 @@
 //! The files of a log, found when it is opened for the first time in a run of the broker.
 
+use std::io::ErrorKind;
+
 use danube_env::Disk;
 use danube_env::disk::Open;
-use danube_model::Offset;
+use danube_model::{Offset, TopicId};
 
 use crate::error::{Error, Result};
 use crate::layout::{self, Layout};
@@ -13,6 +15,15 @@ use crate::shared::{Segment, SegmentKind, Shared};
 pub(crate) enum Behind {
     Remove,
     SetAside,
+}
+
+/// Removes all files of a log, durably. It may have none.
+pub(crate) fn remove(disk: &dyn Disk, layout: &Layout, topic: TopicId) -> Result<()> {
+    let (dir, topics) = (layout.topic_dir(topic), layout.topics_dir());
+    match disk.remove_dir_all(&dir) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(Error::io("remove", &dir)(error)),
+        _ => disk.sync_dir(&topics).map_err(Error::io("sync", &topics)),
+    }
 }
 
 /// Lists a log's files into its view, and takes away what lies behind its end: bytes that neither a checkpoint nor the
@@ -97,7 +108,7 @@ fn cut(
 ) -> Result<Option<Error>> {
     let path = layout.segment(shared.topic, first);
     let file = match disk.open(&path, Open::Write) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+        Err(error) if error.kind() == ErrorKind::NotFound => {
             return Ok(Some(Error::Missing { path, what: "a segment that was not finished" }));
         }
         file => file.map_err(Error::io("open", &path))?,

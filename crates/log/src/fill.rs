@@ -205,6 +205,9 @@ impl Filler {
         let made = writer::make_file(&*self.env.disk, &self.layout, index, bytes);
         if let Err(error) = &made {
             tracing::warn!(%error, "a journal file can't be made");
+            if error.is_failed_sync() {
+                self.feedback.say(|said| said.failed = Some(error.clone()));
+            }
         }
         self.feedback.say(|said| said.file_made = Some(made.ok().map(|()| index)));
     }

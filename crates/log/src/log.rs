@@ -125,6 +125,7 @@ impl Log {
 impl Appending {
     /// Waits for the append's level. Cancel safe; the append goes on.
     pub async fn wait(self) -> Result<Appended> {
-        self.0.await.map_err(|_| Error::Closing)?
+        // The loop failed while the append was in a round: it may be on the disk.
+        self.0.await.map_err(|_| Error::Stopped { why: "the commit loop ended".into() })?
     }
 }

@@ -310,11 +310,22 @@ impl Store {
     /// Deletes a log and its files. Its readers end.
     pub async fn delete(&self, topic: TopicId) -> Result<()> {
         if self.logs().remove(&topic).is_none() {
-            return Ok(());
+            return self.remove_remains(topic).await;
         }
         let (done, answer) = oneshot::channel();
         self.command(Command::Item { topic, item: Item::Delete { done } }).await?;
         self.or_fail(answer.await.map_err(|_| Error::Closing)?).await
+    }
+
+    /// Removes what a creation or a deletion that was cut short has left of a log.
+    async fn remove_remains(&self, topic: TopicId) -> Result<()> {
+        if let Some(error) = &*self.inner.stopped.borrow() {
+            return Err(Error::Stopped { why: error.to_string().into() });
+        }
+        let (disk, layout) = (Arc::clone(&self.inner.env.disk), self.inner.layout.clone());
+        let removing = move || files::remove(&*disk, &layout, topic);
+        let removed = blocking(&*self.inner.env.spawn, removing).await;
+        self.or_fail(removed).await
     }
 
     /// Completes with the reason once the disk has failed and nothing is acknowledged any more; the process is to end

@@ -261,6 +261,10 @@ impl Committer {
             if !self.ready.is_empty() && self.has_room() {
                 self.round().await?;
             }
+            if self.ready.is_empty() {
+                // What did not fit was refused meanwhile: nothing needs room any more.
+                self.blocked_at = None;
+            }
             self.make_room().await;
         }
     }

@@ -292,13 +292,14 @@ pub(crate) fn make_file(disk: &dyn Disk, layout: &Layout, index: u32, bytes: u64
             file.write_at(&[&ZEROES[..piece as usize]], position)?;
             position += piece;
         }
-        file.sync_data()
+        Ok(file)
     };
-    if let Err(error) = fill() {
+    let file = fill().map_err(|error| {
         // It may be for want of room: what there is of it is given back.
         let _ = disk.remove_file(&unfinished);
-        return Err(Error::io("make", &path)(error));
-    }
+        Error::io("make", &path)(error)
+    })?;
+    file.sync_data().map_err(Error::io("sync", &unfinished))?;
     disk.rename(&unfinished, &path).map_err(Error::io("name", &path))?;
     let dir = layout.journal_dir();
     disk.sync_dir(&dir).map_err(Error::io("sync", &dir))

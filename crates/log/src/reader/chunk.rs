@@ -7,7 +7,7 @@ use danube_env::disk::Open;
 use danube_env::{Disk, File};
 use danube_model::{Offset, TimeMs, TopicId};
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Kind, Result};
 use crate::layout::Layout;
 use crate::reader::{Damage, Read};
 use crate::segment::{self, HEADER_BYTES, SegmentHeader, Step, Walk, read_footer};
@@ -215,8 +215,12 @@ pub(super) fn find_time(
         }
     };
     let behind = segments.partition_point(begins_before);
-    if let Some(error) = damaged {
-        tracing::error!(%error, "a segment is passed over in a search by time");
+    match damaged {
+        None => {}
+        Some(error) if error.kind() == Kind::Corrupt || is_missing(&error) => {
+            tracing::error!(%error, "a segment is passed over in a search by time");
+        }
+        Some(error) => return Err(error),
     }
     let Some(at) = behind.checked_sub(1) else {
         return Ok(segments.first().map(|first| first.first));
@@ -237,6 +241,10 @@ pub(super) fn find_time(
             Step::End => return Ok(segments.get(behind).map(|next| next.first)),
         }
     }
+}
+
+fn is_missing(error: &Error) -> bool {
+    matches!(error, Error::Io { source, .. } if source.kind() == std::io::ErrorKind::NotFound)
 }
 
 impl Cursor {

@@ -208,21 +208,20 @@ impl Read {
 
 /// The offset of the first frame received at `time` or later; where there is none, the end of what is in memory or files.
 async fn find_time(store: &Store, shared: &Arc<Shared>, time: TimeMs) -> Result<Offset> {
-    let segments = {
+    let (segments, filled) = {
         let view = shared.view();
         if view.tail.front().is_some_and(|first| first.receive_time() < time) {
             let at = view.tail.partition_point(|frame| frame.receive_time() < time);
             return Ok(view.tail.get(at).map_or(Offset::MAX, |frame| frame.base()));
         }
-        view.segments.clone()
+        // Together: what is written to files meanwhile was not looked at.
+        (view.segments.clone(), view.filled)
     };
-    let (store, shared) = (store.clone(), Arc::clone(shared));
+    let (store, topic) = (store.clone(), shared.topic);
     let found = blocking(&*store.clone().env().spawn, move || {
-        chunk::find_time(&*store.env().disk, store.layout(), shared.topic, &segments, time)
-            .map(|found| (found, shared))
+        chunk::find_time(&*store.env().disk, store.layout(), topic, &segments, time)
     })
     .await?;
-    let (found, shared) = found;
     // Not in a file: the first frame in memory, if there is one, was received later.
-    Ok(found.unwrap_or_else(|| shared.view().filled))
+    Ok(found.unwrap_or(filled))
 }

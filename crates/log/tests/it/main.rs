@@ -2,5 +2,6 @@
 
 mod crashes;
 mod damage;
+mod failures;
 mod inspect;
 mod support;
