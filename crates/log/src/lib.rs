@@ -29,6 +29,7 @@ pub mod inspect;
 mod journal;
 mod layout;
 mod log;
+mod mutant;
 mod producers;
 mod reader;
 mod recovery;
@@ -43,6 +44,8 @@ pub use crate::commit::{Appended, OpenLog};
 pub use crate::config::Config;
 pub use crate::error::{Effect, Error, Kind, Result};
 pub use crate::log::{Appending, Extent, Log};
+#[cfg(feature = "mutants")]
+pub use crate::mutant::{MUTANTS, plant};
 pub use crate::reader::{Damage, Read, Reader, Start};
 pub use crate::recovery::Report;
 pub use crate::shared::Ends;

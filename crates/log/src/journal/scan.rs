@@ -15,6 +15,7 @@ use crate::checkpoint::Checkpoint;
 use crate::error::{Error, Result};
 use crate::journal::round::{BLOCK, COPY_MAGIC, FileHeader, Head, NextFile, Unreadable, VERSION};
 use crate::layout::{self, Layout};
+use crate::mutant;
 
 /// A round with its payloads.
 #[derive(Clone, Debug)]
@@ -286,7 +287,7 @@ impl<'a> Scan<'a> {
             return Ok(Some(self.lost_to_the_end(path, position, why)));
         }
         let synced = limit.map_or(behind.synced_round, |limit| behind.synced_round.max(limit - 1));
-        if synced < lost {
+        if synced < lost || mutant::is("cut_at_hole") {
             let anything = why != ABSENT || behind.first.is_some();
             let cut = anything.then(|| format!("round {lost} was being written: {why}"));
             return Ok(Some(self.end(Some(path), cut, position)));

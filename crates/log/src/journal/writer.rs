@@ -20,6 +20,7 @@ use danube_model::DiskId;
 use crate::error::{Error, Result};
 use crate::journal::round::{BLOCK, Entry, FileHeader, Head, NextFile};
 use crate::layout::{self, Layout};
+use crate::mutant;
 
 /// Zeroes to fill a new file with, a piece at a time.
 static ZEROES: [u8; 64 * 1024] = [0; 64 * 1024];
@@ -211,7 +212,11 @@ impl Journal {
     /// Makes every round written so far durable. An error is final: see promise P7 in `docs/guarantees.md`.
     pub(crate) fn sync(&mut self) -> Result<()> {
         let path = self.layout.journal_file(self.current.index);
-        self.current.file.sync_data().map_err(Error::io("sync", path))?;
+        let synced = self.current.file.sync_data();
+        let synced = synced.or_else(|error| {
+            if mutant::is("sync_retried") { self.current.file.sync_data() } else { Err(error) }
+        });
+        synced.map_err(Error::io("sync", path))?;
         self.synced_round = self.last_round();
         Ok(())
     }

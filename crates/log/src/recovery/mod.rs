@@ -31,6 +31,7 @@ use crate::identity::{self, TopicIdentity};
 use crate::journal::scan::{self, After, Scan, Step};
 use crate::journal::writer::{self, Start};
 use crate::layout::{self, Layout, RootName};
+use crate::mutant;
 use crate::state::LogState;
 
 /// What a recovery found and did, for the operator.
@@ -96,6 +97,9 @@ pub(crate) fn recover(env: &Env, layout: &Layout, file_bytes: u64) -> Result<Rec
     for (topic, body) in bodies.iter_mut() {
         body.state.end_proof =
             judge_end(&body.state, report.page_cache_proven, damaged.contains(&topic));
+    }
+    if mutant::is("recovered_tail_not_synced") {
+        bodies.dirty.clear();
     }
     bodies.sync()?;
     let written = TimeMs::new(env.clock.wall_ms());

@@ -12,6 +12,7 @@ use crate::error::{Error, Result};
 use crate::journal::round::{Entry, Kind};
 use crate::journal::scan::{Round, Scan};
 use crate::layout::Layout;
+use crate::mutant;
 use crate::state::LogState;
 
 /// A place in the journal.
@@ -92,7 +93,7 @@ impl<'a> Replay<'a> {
             .collect();
         let damage = frames.iter().flatten().find_map(|frame| frame.as_ref().err());
         if let Some(why) = damage
-            && !scan.is_synced(round.head.round)?
+            && (mutant::is("cut_at_hole") || !scan.is_synced(round.head.round)?)
         {
             let what = format!("round {} was being written: {why}", round.head.round);
             self.report.cut.push(Error::corrupt(&place.0, place.1, what));
@@ -185,12 +186,14 @@ impl<'a> Replay<'a> {
             state.open(entry.epoch, entry.level);
             self.bodies.push(topic, Record::Open { epoch: entry.epoch, level: entry.level });
         }
-        if !self.state(topic).is_open(entry.epoch) {
+        if mutant::is("replay_refused")
+            || !(self.state(topic).is_open(entry.epoch) || mutant::is("older_epoch_replayed"))
+        {
             return Ok(());
         }
         self.bridge(entry)?;
         let state = self.state(topic);
-        if state.follows(&frame) {
+        if state.follows(&frame) || mutant::is("older_epoch_replayed") {
             self.take(topic, frame);
         }
         Ok(())
