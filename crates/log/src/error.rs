@@ -287,6 +287,8 @@ impl Error {
     pub fn effect(&self) -> Effect {
         match self {
             Self::Stopped { .. } | Self::Io { .. } => Effect::Unknown,
+            // It is stored; only where is not known.
+            Self::DuplicateForgotten { .. } => Effect::Unknown,
             _ => Effect::Definite,
         }
     }
