@@ -235,6 +235,7 @@ fn partitioned(listed: &Listed, partitions: &[TopicName]) -> wire::TopicDescript
 fn described(topic: Description) -> wire::TopicDescription {
     let (start, end) = (topic.start.get(), topic.durable_end.get());
     let producers = topic.producers.into_iter();
+    let state = if topic.blocked.is_some() { "waiting" } else { "serving" };
     wire::TopicDescription {
         topic: topic.name.to_string(),
         topic_id: Bytes::copy_from_slice(topic.id.as_bytes()),
@@ -255,8 +256,8 @@ fn described(topic: Description) -> wire::TopicDescription {
         warm: None,
         cold: None,
         gaps: topic.gaps.iter().filter_map(gap).collect(),
-        damage: Vec::new(),
-        state: String::new(),
+        damage: topic.gaps.iter().filter_map(damage).collect(),
+        state: state.to_owned(),
         blocked: topic.blocked.map_or_else(String::new, |error| error.to_string()),
         producers: producers
             .map(|name| wire::ProducerDescription { name, peer: String::new() })
@@ -266,8 +267,15 @@ fn described(topic: Description) -> wire::TopicDescription {
     }
 }
 
-/// A gap that was accepted; what has no reason is damage.
+/// A gap that has a reason.
 fn gap(gap: &danube_broker::Gap) -> Option<wire::Gap> {
     let why = gap.reason?.as_str().to_owned();
     Some(wire::Gap { from: gap.from.get(), to: gap.to.get(), why })
+}
+
+/// One without a reason is damage that nobody has accepted.
+fn damage(gap: &danube_broker::Gap) -> Option<wire::Damage> {
+    let (from, to) = (gap.from.get(), gap.to.get());
+    let message = "can't be read; a repair tells where the damage is".to_owned();
+    gap.reason.is_none().then(|| wire::Damage { from, to, file: String::new(), message })
 }

@@ -116,6 +116,7 @@ async fn topics_are_created_listed_described_changed_and_deleted() {
     assert_eq!(part.settings.durability, Some(Durability::PageCache));
     assert_eq!(part.settings.retention_time, Some(Duration::from_secs(60)));
     assert_eq!(part.settings.reliability, Some(Reliability::Reliable));
+    assert_eq!((part.state.as_str(), part.blocked), ("serving", None));
 
     let change = TopicSettings { durability: Some(Durability::Disk), ..TopicSettings::default() };
     admin.update_topic(&topic(), &change, None).await.unwrap();
