@@ -53,7 +53,7 @@ fn trace(durability: Durability, messages: usize) -> Covered {
     let scratch = tempfile::tempdir().expect("temporary directory can be created");
     let path = scratch.path().join("trace");
     let calls = "trace=fdatasync,fsync,pwrite64,pwritev,pwritev2,write,writev,sendto,sendmsg";
-    let strace = ["strace", "-D", "-f", "-y", "-xx", "-s", "512", "-e", calls, "-o"];
+    let strace = ["strace", "-D", "-f", "-y", "-x", "-s", "512", "-e", calls, "-o"];
     let mut options = Options::default();
     options.wrapper = strace.map(str::to_owned).to_vec();
     options.wrapper.push(path.display().to_string());
