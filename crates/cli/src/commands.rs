@@ -1,0 +1,9 @@
+//! What each command does.
+
+pub(crate) mod config;
+pub(crate) mod inspect;
+mod messages;
+pub(crate) mod produce;
+pub(crate) mod read;
+pub(crate) mod server;
+pub(crate) mod topic;

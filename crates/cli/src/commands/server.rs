@@ -1,0 +1,120 @@
+//! `danube server`: a broker, from its start to its stop.
+
+use std::time::Duration;
+
+use danube_env::Env;
+use danube_server::config::{Config, Flags, Loaded, Sources};
+use danube_server::{Addresses, Server};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use super::config::{environment, read_file};
+use crate::arguments::ServerOptions;
+use crate::failure::{Failure, Result, failed};
+use crate::terminal::Output;
+
+/// A broker whose disk has failed ends after this, whatever it still waits for.
+const STOP_AFTER_FAILURE_MAX: Duration = Duration::from_secs(5);
+
+/// Runs a broker until it is told to stop, or can't go on.
+pub(crate) async fn run(options: ServerOptions) -> Result<()> {
+    let Loaded { config, settings } = load(options)?;
+    for notice in settings.notices() {
+        tracing::warn!("{notice}");
+    }
+    let mut signals = Signals::new()?;
+    let server = tokio::select! {
+        biased;
+        started = Server::start(&config, Env::real()) => started.map_err(refused)?,
+        name = signals.next() => {
+            tracing::info!(signal = name, "stopped while starting");
+            return Ok(());
+        }
+    };
+    say_ready(&config, &server.addresses())?;
+    tokio::select! {
+        biased;
+        error = server.failed() => {
+            // Clients are told, as far as that works: nothing more is acknowledged, and the disk may never answer.
+            let stopped = tokio::time::timeout(STOP_AFTER_FAILURE_MAX, server.stop()).await;
+            if stopped.is_err() {
+                tracing::warn!("ended without a stop");
+            }
+            return Err(refused(error));
+        }
+        name = signals.next() => tracing::info!(signal = name, "stopping"),
+    }
+    tokio::select! {
+        biased;
+        stopped = server.stop() => stopped.map_err(refused),
+        name = signals.next() => {
+            Err(Failure::new(format!("a second {name}: ended at once, without a clean stop")))
+        }
+    }
+}
+
+fn load(options: ServerOptions) -> Result<Loaded> {
+    let ServerOptions {
+        config,
+        data_dir,
+        listen,
+        admin_listen,
+        http_listen,
+        raft_listen,
+        advertise,
+        join,
+    } = options;
+    let flags = Flags { data_dir, listen, admin_listen, http_listen, raft_listen, advertise, join };
+    let file = config.as_deref().map(read_file).transpose()?;
+    let sources = Sources { file, environment: environment(), flags };
+    Config::load(&sources).map_err(|problems| {
+        Failure::new(format!("settings can't be used\n{problems}"))
+            .hint("docs/reference/configuration.md, or `danube config reference`, has all settings")
+    })
+}
+
+/// The one line that a server writes to standard output.
+fn say_ready(config: &Config, addresses: &Addresses) -> Result<()> {
+    let Addresses { client, admin, http, raft } = addresses;
+    let data = config.data_dir().display();
+    let mut output = Output::new();
+    let line =
+        format!("danube ready client={client} admin={admin} http={http} raft={raft} data={data}");
+    match output.line(line).and_then(|()| output.flush()) {
+        // Whoever started it may not want to know.
+        Err(Failure::ClosedPipe) => Ok(()),
+        said => said,
+    }
+}
+
+fn refused(error: danube_server::server::Error) -> Failure {
+    let failure = failed("the broker can't go on", &error);
+    match error.hint() {
+        Some(hint) => failure.hint(hint),
+        None => failure,
+    }
+}
+
+/// The signals that stop a server.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    fn new() -> Result<Signals> {
+        let listen =
+            |kind| signal(kind).map_err(|error| failed("cannot listen for signals", &error));
+        Ok(Signals {
+            terminate: listen(SignalKind::terminate())?,
+            interrupt: listen(SignalKind::interrupt())?,
+        })
+    }
+
+    /// Waits for one of them; returns its name.
+    async fn next(&mut self) -> &'static str {
+        tokio::select! {
+            _ = self.terminate.recv() => "SIGTERM",
+            _ = self.interrupt.recv() => "SIGINT",
+        }
+    }
+}

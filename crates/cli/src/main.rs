@@ -1,0 +1,45 @@
+//! The binary `danube`: words on a terminal.
+//!
+//! Each command is a module in [`commands`] that takes its arguments and says what happened through [`terminal`], the one way to
+//! standard output and standard error. Data goes to standard output, everything else to standard error; the exit code is 0
+//! for done, 1 for failed, 2 for misuse; whoever closes the pipe has seen enough, which is success.
+//!
+//! Reading order: [`arguments`], [`terminal`], [`failure`], then the commands.
+
+mod arguments;
+mod commands;
+mod failure;
+mod logs;
+mod terminal;
+mod time;
+
+use std::process::ExitCode;
+
+use arguments::{Arguments, Command};
+use failure::Result;
+
+fn main() -> ExitCode {
+    terminal::finish(Arguments::parse_all().and_then(run))
+}
+
+/// Runs a command on a runtime of its own.
+fn run(arguments: Arguments) -> Result<()> {
+    logs::start(&arguments.command);
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| failure::failed("cannot start threads", &error))?;
+    let result = runtime.block_on(command(arguments.command));
+    // A thread may be waiting for input that never comes.
+    runtime.shutdown_background();
+    result
+}
+
+async fn command(command: Command) -> Result<()> {
+    match command {
+        Command::Server(options) => commands::server::run(options).await,
+        Command::Produce(options) => commands::produce::run(options).await,
+        Command::Read(options) => commands::read::run(options).await,
+        Command::Topic(command) => commands::topic::run(command).await,
+        Command::Config(command) => commands::config::run(command),
+        Command::Inspect(command) => commands::inspect::run(command),
+    }
+}
