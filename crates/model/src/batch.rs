@@ -214,7 +214,11 @@ impl Batch {
     /// # Panics
     /// If the producer's epoch is not below 2^15.
     pub fn with_producer(&self, producer: BatchProducer) -> Batch {
-        assert!(producer.epoch <= i16::MAX as u16, "producer epoch {} is not below 2^15", producer.epoch);
+        assert!(
+            producer.epoch <= i16::MAX as u16,
+            "producer epoch {} is not below 2^15",
+            producer.epoch
+        );
         let mut header = BatchHeader { producer: Some(producer), ..self.header };
         let mut bytes = bytes::BytesMut::from(&self.bytes[..]);
         header.put(&mut &mut bytes[..BATCH_HEADER_BYTES]);

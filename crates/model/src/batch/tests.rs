@@ -88,9 +88,8 @@ fn another_number_changes_nothing_else() {
         epoch,
         base_sequence: Sequence::new(sequence).unwrap(),
     };
-    let build = |producer| {
-        build(Compression::None, Some(producer), &[with_value(10), with_value(20)])
-    };
+    let build =
+        |producer| build(Compression::None, Some(producer), &[with_value(10), with_value(20)]);
     let renumbered = build(number(0, 5)).with_producer(number(3, 9));
     assert_eq!(renumbered, build(number(3, 9)));
     Batch::verify(renumbered.bytes().clone(), &limits()).unwrap();
