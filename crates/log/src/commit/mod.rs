@@ -10,6 +10,7 @@
 //! logs take turns. Nothing is visible, and nobody is told, before the log's level is reached. After a failed sync the
 //! loop answers everything with [`Error::Stopped`] and never writes again (promise P7).
 
+mod command;
 mod live;
 mod round;
 
@@ -18,16 +19,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use danube_env::Env;
-use danube_model::{Batch, Durability, Epoch, GapReason, Offset, TopicId};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
+use danube_model::TopicId;
+use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 
+pub(crate) use self::command::{Answer, Command, Item};
+pub use self::command::{Appended, OpenLog};
 pub(crate) use self::live::Live;
-use crate::checkpoint::Gap;
 use crate::config::{Config, Sizes};
 use crate::error::{Error, Result};
 use crate::fill::{Asked, Feedback, Fill, Full, Said};
 use crate::journal::writer::Journal;
-use crate::shared::{Shared, Tail};
+use crate::shared::Tail;
 use crate::store::kib;
 
 /// Commands that wait for the loop at most; those who send more wait.
@@ -36,92 +38,6 @@ pub(crate) const COMMANDS_MAX: usize = 16 * 1024;
 const STOP_MAX: Duration = Duration::from_secs(2);
 /// Commands taken between two rounds at most.
 const TAKE_MAX: usize = 4096;
-
-/// What an append was given.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Appended {
-    /// Offset of the batch's first record.
-    pub base: Offset,
-    /// Offset behind its last record.
-    pub next: Offset,
-    /// Epoch under which the log is open.
-    pub epoch: Epoch,
-    /// The level that was reached.
-    pub level: Durability,
-    /// The batch had been stored before; these are the offsets it got then.
-    pub duplicate: bool,
-}
-
-/// How a log is opened.
-#[derive(Clone, Copy, Debug)]
-pub struct OpenLog {
-    /// Whose log.
-    pub topic: TopicId,
-    /// The new epoch, above every earlier one.
-    pub epoch: Epoch,
-    /// Level at which appends are acknowledged.
-    pub level: Durability,
-    /// No offset at or above it is assigned.
-    pub ceiling: Offset,
-    /// Where to go on, and why, if the end of the log is not proven: the ceiling under which the last owner wrote.
-    pub resume: Option<(Offset, GapReason)>,
-}
-
-pub(crate) type Answer<T> = oneshot::Sender<Result<T>>;
-
-/// One thing to do in one log, in the order of its queue.
-pub(crate) enum Item {
-    Append {
-        epoch: Epoch,
-        batch: Batch,
-        room: OwnedSemaphorePermit,
-        done: Answer<Appended>,
-    },
-    Open {
-        open: OpenLog,
-        done: Answer<()>,
-    },
-    Close {
-        epoch: Epoch,
-        done: Answer<()>,
-    },
-    Delete {
-        done: Answer<()>,
-    },
-    /// The segment is old enough.
-    Seal,
-    /// Seal the segment, and answer when it is in its file.
-    Finish {
-        done: Answer<()>,
-    },
-    /// Damage was accepted.
-    Accepted {
-        gaps: Vec<Gap>,
-    },
-}
-
-/// What the loop is asked.
-pub(crate) enum Command {
-    Item {
-        topic: TopicId,
-        item: Item,
-    },
-    Create {
-        shared: Arc<Shared>,
-        done: Answer<()>,
-    },
-    RaiseCeiling {
-        topic: TopicId,
-        epoch: Epoch,
-        ceiling: Offset,
-    },
-    /// The disk failed elsewhere.
-    Fail(Error),
-    /// Finish what is queued, close all logs, take a checkpoint, and end.
-    Stop {
-        done: Answer<()>,
-    },
-}
 
 /// The loop's own state.
 pub(crate) struct Committer {
@@ -485,22 +401,6 @@ impl Committer {
                 }
                 Command::RaiseCeiling { .. } | Command::Fail(_) => {}
             }
-        }
-    }
-}
-
-impl Item {
-    /// Answers that it was not done. Whoever waits may be gone.
-    fn refuse(self, error: Error) {
-        match self {
-            Self::Append { done, .. } => drop(done.send(Err(error))),
-            Self::Open { done, .. }
-            | Self::Close { done, .. }
-            | Self::Delete { done }
-            | Self::Finish { done } => {
-                drop(done.send(Err(error)));
-            }
-            Self::Seal | Self::Accepted { .. } => {}
         }
     }
 }
