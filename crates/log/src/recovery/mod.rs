@@ -97,6 +97,8 @@ pub(crate) fn recover(env: &Env, layout: &Layout, file_bytes: u64) -> Result<Rec
     for (topic, body) in bodies.iter_mut() {
         body.state.end_proof =
             judge_end(&body.state, report.page_cache_proven, damaged.contains(&topic));
+        // Read up to here even if it is never opened, because its end is damaged.
+        body.shared.durable(body.state.end);
     }
     if mutant::is("recovered_tail_not_synced") {
         bodies.dirty.clear();
