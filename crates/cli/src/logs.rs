@@ -12,6 +12,10 @@ use crate::arguments::Command;
 /// Says what is logged: a level, or levels by module, as in `info,danube_log=debug`.
 pub(crate) const VARIABLE: &str = "DANUBE_LOG";
 
+/// What libraries say is for those who look for a fault in them: an ordinary start of openraft warns.
+const LIBRARIES: [&str; 4] = ["openraft", "h2", "hyper", "tonic"];
+const LIBRARY_LEVEL: LevelFilter = LevelFilter::ERROR;
+
 /// Starts logging: of a server from `info` on, of other commands from `warn` on, unless [`VARIABLE`] says otherwise.
 pub(crate) fn start(command: &Command) {
     let level = match command {
@@ -22,7 +26,9 @@ pub(crate) fn start(command: &Command) {
     let parsed = wanted.as_deref().map(str::parse::<Targets>);
     let targets = match &parsed {
         Some(Ok(targets)) => targets.clone(),
-        Some(Err(_)) | None => Targets::new().with_default(level),
+        Some(Err(_)) | None => Targets::new()
+            .with_default(level)
+            .with_targets(LIBRARIES.map(|name| (name, LIBRARY_LEVEL))),
     };
     let lines = tracing_subscriber::fmt::layer().with_ansi(false).with_writer(io::stderr);
     tracing_subscriber::registry().with(targets).with(lines).init();

@@ -47,8 +47,6 @@ pub struct Config {
     pub cluster_name: String,
     /// Where it listens.
     pub listen: Listen,
-    /// What look-ups answer; `None`: the authority that the client called.
-    pub advertised: Advertised,
     /// Directory of the metadata.
     pub metadata_dir: PathBuf,
     /// Namespaces that are created at start where they are missing.
@@ -72,15 +70,6 @@ pub struct Listen {
     pub http: Address,
     /// Other brokers.
     pub raft: Address,
-}
-
-/// How a broker is to be reached.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Advertised {
-    /// URL of the broker itself.
-    pub broker_url: Option<String>,
-    /// URL that clients are to connect to.
-    pub connect_url: Option<String>,
 }
 
 /// Settings of what is kept on the broker's disk. Sizes are in bytes.
@@ -159,7 +148,6 @@ impl Config {
 
     fn of(settings: &Settings, listen: Listen) -> Config {
         let default_dir = |name| Path::new(DATA_DIR).join(name);
-        let url = |name| settings.text(name).map(str::to_owned);
         let message_bytes_max = match settings.size("policies.max_message_size") {
             None | Some(0) => caps::MESSAGE_BYTES_MAX as u64,
             Some(bytes) => bytes,
@@ -168,10 +156,6 @@ impl Config {
         Config {
             cluster_name: settings.text("cluster_name").expect(HAS_DEFAULT).to_owned(),
             listen,
-            advertised: Advertised {
-                broker_url: url("broker.advertised_listeners.broker_url"),
-                connect_url: url("broker.advertised_listeners.connect_url"),
-            },
             metadata_dir: settings.path("meta_store.data_dir").unwrap_or_else(|| default_dir(RAFT)),
             namespaces: namespaces
                 .map(|name| name.parse().expect("checked when the list was read"))

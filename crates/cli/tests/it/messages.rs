@@ -31,12 +31,12 @@ fn keys_attributes_and_files() {
     let broker = Broker::start(Options::default());
     let cli = Cli::of(&broker);
     let words = ["produce", "/default/a", "--key-separator", ":", "--attr", "b=2", "--attr", "a=1"];
-    cli.run_with(words, b"k:v:w\n").success();
+    let _ = cli.run_with(words, b"k:v:w\n").success();
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("payload");
     write(&path, &[0xff, b'\n', 0]);
     let words = ["produce", "/default/a", "--key", "f", "--compression", "zstd", "--file"];
-    cli.run(words.into_iter().chain([path.to_str().unwrap()])).success();
+    let _ = cli.run(words.into_iter().chain([path.to_str().unwrap()])).success();
     let read = cli.run(["read", "/default/a", "--output", "json"]).success().json_lines();
     assert_eq!(read.len(), 2);
     assert_eq!((&read[0]["key"], &read[0]["payload"]), (&json!("k"), &json!("v:w")));
@@ -64,7 +64,7 @@ fn write(path: &std::path::Path, bytes: &[u8]) {
 fn offsets_and_messages_show_as_they_come() {
     let broker = Broker::start(Options::default());
     let cli = Cli::of(&broker);
-    cli.run(["topic", "create", "/default/a"]).success();
+    let _ = cli.run(["topic", "create", "/default/a"]).success();
     let mut reading = cli.command(["read", "/default/a", "--follow"]).spawn().unwrap();
     let mut messages = BufReader::new(reading.stdout.take().unwrap()).lines();
     let mut producing = cli.command(["produce", "/default/a", "--print-offsets"]).spawn().unwrap();
@@ -87,7 +87,7 @@ fn partitions_are_produced_to_and_read_together() {
     let cli = Cli::of(&broker);
     let lines: String = (0..100).map(|number| format!("key-{number}:{number}\n")).collect();
     let words = ["produce", "/default/p", "--partitions", "3", "--key-separator", ":"];
-    cli.run_with(words, lines.as_bytes()).success();
+    let _ = cli.run_with(words, lines.as_bytes()).success();
     let read = cli.run(["read", "/default/p", "--output", "json"]).success().json_lines();
     let mut numbers: Vec<u32> =
         read.iter().map(|message| message["payload"].as_str().unwrap().parse().unwrap()).collect();
@@ -118,8 +118,10 @@ fn a_topic_that_is_not_there_is_named() {
 fn a_topic_that_is_otherwise_is_not_produced_to() {
     let broker = Broker::start(Options::default());
     let cli = Cli::of(&broker);
-    cli.run_with(["produce", "/default/a", "--durability", "page_cache"], b"one\n").success();
-    cli.run_with(["produce", "/default/a", "--durability", "page_cache"], b"two\n").success();
+    let _ =
+        cli.run_with(["produce", "/default/a", "--durability", "page_cache"], b"one\n").success();
+    let _ =
+        cli.run_with(["produce", "/default/a", "--durability", "page_cache"], b"two\n").success();
     for differs in [&["--durability", "disk"][..], &["--partitions", "2"]] {
         let words = ["produce", "/default/a"].iter().chain(differs);
         let output = cli.run_with(words, b"three\n");
@@ -133,7 +135,7 @@ fn a_topic_that_is_otherwise_is_not_produced_to() {
 fn a_message_that_is_too_large_ends_the_command_and_is_not_stored() {
     let broker = Broker::start(Options::default());
     let cli = Cli::of(&broker);
-    cli.run(["topic", "create", "/default/a", "--max-message-size", "10B"]).success();
+    let _ = cli.run(["topic", "create", "/default/a", "--max-message-size", "10B"]).success();
     let output = cli.run_with(["produce", "/default/a"], b"small\nfar too large for it\n");
     assert_eq!(output.code, Some(1));
     assert!(output.stderr.starts_with("error: line 2: "), "{}", output.stderr);

@@ -41,7 +41,7 @@ fn a_server_says_where_it_listens() {
 fn a_stop_does_not_wait_for_open_streams() {
     let mut broker = Broker::start(Options::default());
     let cli = Cli::of(&broker);
-    cli.run_with(["produce", "/default/a"], b"one\n").success();
+    let _ = cli.run_with(["produce", "/default/a"], b"one\n").success();
     let mut reading = cli.command(["read", "/default/a", "--follow"]).spawn().unwrap();
     let mut lines = BufReader::new(reading.stdout.take().unwrap()).lines();
     assert_eq!(lines.next().unwrap().unwrap(), "one");
@@ -60,10 +60,10 @@ fn a_stop_does_not_wait_for_open_streams() {
 #[test]
 fn a_broker_that_was_stopped_or_killed_has_what_it_acknowledged() {
     let mut broker = Broker::start(Options::default());
-    Cli::of(&broker).run_with(["produce", "/default/a"], b"one\ntwo\n").success();
+    let _ = Cli::of(&broker).run_with(["produce", "/default/a"], b"one\ntwo\n").success();
     broker.stop();
     broker.restart();
-    Cli::of(&broker).run_with(["produce", "/default/a"], b"three\n").success();
+    let _ = Cli::of(&broker).run_with(["produce", "/default/a"], b"three\n").success();
     broker.kill9();
     broker.restart();
     let output = Cli::of(&broker).run(["read", "/default/a"]).success();

@@ -21,7 +21,7 @@ fn topics_are_created_listed_changed_and_deleted() {
     assert!(listed.text().lines().any(|line| line == "/default/a"), "{}", listed.text());
     assert_eq!(cli.run(["topic", "list", "--namespace", "system"]).success().text(), "");
 
-    cli.run_with(["produce", "/default/a"], b"one\ntwo\n").success();
+    let _ = cli.run_with(["produce", "/default/a"], b"one\ntwo\n").success();
     let describe = ["topic", "describe", "/default/a", "--output", "json"];
     let topic = cli.run(describe).success().json_lines().remove(0);
     assert_eq!(topic["topic"], "/default/a");
@@ -38,7 +38,7 @@ fn topics_are_created_listed_changed_and_deleted() {
     let text = cli.run(["topic", "describe", "/default/a"]).success();
     assert!(text.text().contains("\ndurable end     2\n"), "{}", text.text());
 
-    cli.run(["topic", "update", "/default/a", "--durability", "page_cache"]).success();
+    let _ = cli.run(["topic", "update", "/default/a", "--durability", "page_cache"]).success();
     let topic = cli.run(describe).success().json_lines().remove(0);
     assert_eq!(topic["durability"], "page_cache");
     assert_eq!(cli.run(["topic", "update", "/default/a"]).code, Some(2));
@@ -47,8 +47,8 @@ fn topics_are_created_listed_changed_and_deleted() {
     let partitioned = partitioned.json_lines().remove(0);
     assert_eq!(partitioned["partitions"][1]["topic"], "/default/p-part-1");
 
-    cli.run(["topic", "delete", "/default/a", "--yes"]).success();
-    cli.run(["topic", "delete", "/default/p"]).success();
+    let _ = cli.run(["topic", "delete", "/default/a", "--yes"]).success();
+    let _ = cli.run(["topic", "delete", "/default/p"]).success();
     assert_eq!(cli.run(["topic", "list"]).success().text(), "");
 }
 
@@ -56,10 +56,10 @@ fn topics_are_created_listed_changed_and_deleted() {
 fn a_sound_topic_needs_no_repair() {
     let broker = Broker::start(Options::default());
     let cli = Cli::of(&broker);
-    cli.run_with(["produce", "/default/a"], b"one\n").success();
+    let _ = cli.run_with(["produce", "/default/a"], b"one\n").success();
     let output = cli.run(["topic", "repair", "/default/a"]).success();
     assert_eq!((output.text(), output.stderr.as_str()), ("", ""));
-    cli.run(["topic", "repair", "/default/a", "--accept-gap", "--yes"]).success();
+    let _ = cli.run(["topic", "repair", "/default/a", "--accept-gap", "--yes"]).success();
     assert_eq!(cli.run(["read", "/default/a"]).success().text(), "one\n");
 }
 

@@ -45,22 +45,22 @@ impl Settings {
         let mut said: BTreeMap<&'static str, (Given, Value)> = BTreeMap::new();
         for given in given {
             let Given { key, name, place, input } = &given;
+            let problem = |what: String| Problem { place: Some(place.clone()), what };
             let value = match input {
                 Input::Text(text) => key.kind.parse(text),
                 Input::List(items) => key.kind.parse_list(items.clone()),
             };
             match value {
-                Err(what) => problems.push(problem(place, format!("`{name}`: {what}"))),
+                Err(what) => problems.push(problem(given.about(&what))),
                 Ok(value) => {
                     let before = said
                         .get(key.path)
                         .filter(|(before, was)| same_file(&before.place, place) && *was != value);
                     if let Some((before, _)) = before {
                         let other = &before.name;
-                        let what = format!(
+                        problems.push(problem(format!(
                             "`{name}` says something else than `{other}`, which is the same key"
-                        );
-                        problems.push(problem(place, what));
+                        )));
                     }
                     said.insert(key.path, (given, value));
                 }
@@ -185,10 +185,10 @@ fn note(key: &Key) -> Option<String> {
     match key.support {
         Support::Full | Support::Only(..) => None,
         Support::Idle(what) => {
-            Some(format!("no effect: this build has no use for it without {what}"))
+            Some(format!("without effect: it needs {what}, which this build lacks"))
         }
         Support::Unenforced => Some("not enforced by this build".to_owned()),
-        Support::Lacking(what) => Some(format!("refused: it needs {what}, which this build lacks")),
+        Support::Lacking(what) => Some(format!("it needs {what}, which this build lacks")),
     }
 }
 
@@ -201,18 +201,17 @@ fn refuse_what_is_lacking(
     // In the order of the reference, so that a block is named where its first key is.
     for (given, value) in keys::all().filter_map(|key| said.get(key.path)) {
         let key = given.key;
+        let mut refuse = |what| problems.push(Problem { place: Some(given.place.clone()), what });
         match key.support {
             Support::Only(values, what) if !values.contains(&value.to_string().as_str()) => {
-                let (name, shown) = (&given.name, key.kind.show(&value.to_string()));
-                let text = format!("`{name}`: `{shown}` needs {what}, which this build lacks");
-                problems.push(problem(&given.place, text));
+                let shown = key.kind.show(&value.to_string());
+                refuse(given.about(&format!("`{shown}` needs {what}, which this build lacks")));
             }
             Support::Lacking(what) => {
                 let block = key.path.rsplit_once('.').map_or(key.path, |(block, _)| block);
                 if !refused.contains(&block) {
                     refused.push(block);
-                    let text = format!("`{block}` needs {what}, which this build lacks");
-                    problems.push(problem(&given.place, text));
+                    refuse(format!("`{block}` needs {what}, which this build lacks"));
                 }
             }
             Support::Only(..) | Support::Full | Support::Idle(_) | Support::Unenforced => {}
@@ -233,8 +232,14 @@ fn same_file(one: &Place, other: &Place) -> bool {
     matches!((one, other), (Place::File { .. }, Place::File { .. }))
 }
 
-fn problem(place: &Place, what: String) -> Problem {
-    Problem { place: Some(place.clone()), what }
+impl Given {
+    /// What is wrong with it: in a file, of which key; a variable and a flag are their own place.
+    fn about(&self, what: &str) -> String {
+        match &self.place {
+            Place::File { .. } => format!("`{}`: {what}", self.name),
+            Place::Environment { .. } | Place::Flag { .. } => what.to_owned(),
+        }
+    }
 }
 
 impl Kind {

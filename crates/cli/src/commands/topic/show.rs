@@ -238,7 +238,9 @@ pub(super) fn text(topic: &TopicDescription) -> String {
     }
     if let Some(id) = topic.topic_id {
         fact("topic id", id.to_string());
-        fact("state", topic.state.clone());
+        if !topic.state.is_empty() {
+            fact("state", topic.state.clone());
+        }
         fact("owner", topic.owner.map_or("nobody".to_owned(), |owner| format!("broker {owner}")));
         fact("epoch", topic.epoch.to_string());
     }

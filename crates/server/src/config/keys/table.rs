@@ -19,6 +19,7 @@ const PERIOD: Kind = Time(Option::None, Duration::from_millis(1));
 
 const CLUSTER: Support = Idle("clustering");
 const SUBSCRIPTIONS: Support = Idle("subscriptions");
+const LOOKUPS: Support = Idle("look-ups of brokers");
 const AUTHENTICATION: Support = Idle("authentication");
 
 /// What comes before `storage` in the reference.
@@ -68,13 +69,15 @@ pub(super) const BEFORE_STORAGE: &[Key] = &[
         Text,
         None("the authority that the client called"),
         "URL of the broker itself, which look-ups answer.",
-    ),
+    )
+    .support(LOOKUPS),
     Key::new(
         "broker.advertised_listeners.connect_url",
         Text,
         None("`broker_url`"),
         "URL that clients are to connect to, where it is another, as behind a proxy.",
-    ),
+    )
+    .support(LOOKUPS),
     Key::new(
         "broker.failure_domain",
         Text,
