@@ -1,5 +1,7 @@
 //! Kills, clean stops, power cuts, and the order of sync and acknowledgement.
 
+#![expect(clippy::print_stdout, reason = "what was measured is shown to who asks for it")]
+
 use std::time::Duration;
 
 use danube_client::{Durability, Message};
