@@ -45,16 +45,6 @@ pub enum Error {
         /// Its name.
         topic: TopicName,
     },
-    /// A message beyond the topic's limit.
-    #[error("message of {bytes} bytes is larger than the {limit} bytes that topic {topic} takes")]
-    MessageTooLarge {
-        /// The topic.
-        topic: TopicName,
-        /// Its size.
-        bytes: u64,
-        /// The limit.
-        limit: u64,
-    },
     /// The topic's log is on another disk.
     #[error("the log of topic {topic} is on disk {disk}, this broker has another one")]
     OtherDisk {
@@ -104,14 +94,13 @@ impl Error {
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::TopicNotFound { .. } | Self::Deleted { .. } => ErrorKind::NotFound,
-            Self::Partitioned { .. }
-            | Self::Level { .. }
-            | Self::NonReliable { .. }
-            | Self::MessageTooLarge { .. } => ErrorKind::Invalid,
+            Self::Partitioned { .. } | Self::Level { .. } | Self::NonReliable { .. } => {
+                ErrorKind::Invalid
+            }
             Self::Differs { .. } => ErrorKind::Conflict,
             Self::OtherDisk { .. } | Self::Stopping => ErrorKind::Unavailable,
             Self::LogMissing { .. } | Self::DamagedEnd { .. } => ErrorKind::Corrupt,
-            Self::Log(error) => log_kind(error),
+            Self::Log(error) => error.kind(),
             Self::Meta(error) => error.kind(),
             Self::Model(error) => error.kind(),
         }
@@ -130,7 +119,6 @@ impl Error {
             | Self::Differs { .. }
             | Self::Level { .. }
             | Self::NonReliable { .. }
-            | Self::MessageTooLarge { .. }
             | Self::OtherDisk { .. }
             | Self::LogMissing { .. }
             | Self::DamagedEnd { .. }
@@ -176,18 +164,5 @@ impl Error {
             Self::Meta(error) => error.hint(),
             _ => None,
         }
-    }
-}
-
-fn log_kind(error: &danube_log::Error) -> ErrorKind {
-    match error.kind() {
-        danube_log::Kind::NotFound => ErrorKind::NotFound,
-        danube_log::Kind::Invalid => ErrorKind::Invalid,
-        danube_log::Kind::Conflict => ErrorKind::Conflict,
-        danube_log::Kind::Fenced => ErrorKind::Fenced,
-        danube_log::Kind::Exhausted => ErrorKind::Exhausted,
-        danube_log::Kind::Unavailable => ErrorKind::Unavailable,
-        danube_log::Kind::Corrupt => ErrorKind::Corrupt,
-        danube_log::Kind::Internal => ErrorKind::Internal,
     }
 }

@@ -4,28 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use danube_model::{Durability, Epoch, Offset, TopicId};
-
-/// What kind of failure an [`Error`] is; callers branch on this, never on text.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// What was asked for does not exist.
-    NotFound,
-    /// The request can never be right as it is.
-    Invalid,
-    /// The request contradicts what is there.
-    Conflict,
-    /// A later epoch owns the log.
-    Fenced,
-    /// A limit is reached; later it may be free again.
-    Exhausted,
-    /// It can't be done now.
-    Unavailable,
-    /// Bytes are not what was written.
-    Corrupt,
-    /// A fault of this program.
-    Internal,
-}
+use danube_model::{Durability, Epoch, ErrorKind, Offset, TopicId};
 
 /// Whether something of a failed call may still appear.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -221,24 +200,24 @@ impl Error {
     }
 
     /// What kind of failure it is.
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> ErrorKind {
         match self {
-            Self::Io { .. } | Self::Stopped { .. } | Self::Closing => Kind::Unavailable,
-            Self::Corrupt { .. } => Kind::Corrupt,
-            Self::Missing { .. } | Self::NoLog { .. } => Kind::NotFound,
+            Self::Io { .. } | Self::Stopped { .. } | Self::Closing => ErrorKind::Unavailable,
+            Self::Corrupt { .. } => ErrorKind::Corrupt,
+            Self::Missing { .. } | Self::NoLog { .. } => ErrorKind::NotFound,
             Self::Busy { .. }
             | Self::OutOfOrder { .. }
             | Self::UnknownProducer { .. }
-            | Self::UnprovenEnd { .. } => Kind::Conflict,
+            | Self::UnprovenEnd { .. } => ErrorKind::Conflict,
             Self::NotOpen { .. } | Self::Fenced { .. } | Self::ProducerFenced { .. } => {
-                Kind::Fenced
+                ErrorKind::Fenced
             }
-            Self::StorageFull { .. } | Self::Ceiling { .. } => Kind::Exhausted,
+            Self::StorageFull { .. } | Self::Ceiling { .. } => ErrorKind::Exhausted,
             Self::UnknownVersion { .. }
             | Self::TooLarge { .. }
             | Self::OutOfRange { .. }
             | Self::Level { .. }
-            | Self::DuplicateForgotten { .. } => Kind::Invalid,
+            | Self::DuplicateForgotten { .. } => ErrorKind::Invalid,
         }
     }
 

@@ -42,7 +42,7 @@ mod store;
 pub use crate::checkpoint::{EndProof, Gap};
 pub use crate::commit::{Appended, OpenLog};
 pub use crate::config::Config;
-pub use crate::error::{Effect, Error, Kind, Result};
+pub use crate::error::{Effect, Error, Result};
 pub use crate::log::{Appending, Extent, Log};
 #[cfg(feature = "mutants")]
 pub use crate::mutant::{MUTANTS, plant};

@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use danube_env::disk::Open;
 use danube_env::{Disk, File};
-use danube_model::{Offset, TimeMs, TopicId};
+use danube_model::{ErrorKind, Offset, TimeMs, TopicId};
 
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, Result};
 use crate::layout::Layout;
 use crate::reader::{Damage, Read};
-use crate::segment::{self, HEADER_BYTES, SegmentHeader, Step, Walk, read_footer};
+use crate::segment::{self, Footer, HEADER_BYTES, SegmentHeader, Step, Walk, read_footer};
 use crate::shared::{Segment, SegmentKind};
 
 /// A place in a segment file.
@@ -102,10 +102,9 @@ impl Cursor {
     fn find_end(&mut self, from: Offset) -> Result<Option<u64>> {
         let file = self.file.as_ref().expect("an open cursor has a file");
         let len = file.len().map_err(Error::io("read", &self.path))?;
+        let footer = self.footer(&**file, len);
         self.finished = true;
         self.until = len;
-        let header = SegmentHeader::read(&**file, &self.path, self.topic, self.first);
-        let footer = header.and_then(|header| read_footer(&**file, &self.path, len, &header));
         match footer {
             Ok(Some(footer)) => {
                 self.until = footer.position;
@@ -121,21 +120,32 @@ impl Cursor {
         }
     }
 
+    fn footer(&self, file: &dyn File, len: u64) -> Result<Option<Footer>> {
+        let header = SegmentHeader::read(file, &self.path, self.topic, self.first)?;
+        read_footer(file, &self.path, len, &header)
+    }
+
     fn finish(&mut self) -> Result<()> {
         let Some(walk) = &self.walk else { return Ok(()) };
         let position = walk.position();
         self.find_end(self.first)?;
-        let file = Arc::clone(self.file.as_ref().expect("an open cursor has a file"));
-        self.walk = Some(Walk::new(file, &self.path, self.topic, position, self.until));
+        self.walk_from(position);
         Ok(())
+    }
+
+    /// Walks from `position` on to where the frames end.
+    fn walk_from(&mut self, position: u64) {
+        if let Some(file) = &self.file {
+            let file = Arc::clone(file);
+            self.walk = Some(Walk::new(file, &self.path, self.topic, position, self.until));
+        }
     }
 
     /// The file has grown.
     fn go_on(&mut self, until: u64) {
         self.until = until;
-        if let (Some(file), Some(walk)) = (&self.file, &self.walk) {
-            let position = walk.position();
-            self.walk = Some(Walk::new(Arc::clone(file), &self.path, self.topic, position, until));
+        if let Some(position) = self.walk.as_ref().map(Walk::position) {
+            self.walk_from(position);
         }
     }
 
@@ -217,7 +227,7 @@ pub(super) fn find_time(
     let behind = segments.partition_point(begins_before);
     match damaged {
         None => {}
-        Some(error) if error.kind() == Kind::Corrupt || is_missing(&error) => {
+        Some(error) if error.kind() == ErrorKind::Corrupt || is_missing(&error) => {
             tracing::error!(%error, "a segment is passed over in a search by time");
         }
         Some(error) => return Err(error),
@@ -227,7 +237,7 @@ pub(super) fn find_time(
     };
     let mut cursor = Cursor::open(disk, layout, topic, &segments[at], segments[at].first, None)?;
     if let Some(position) = cursor.position_for_time(time)? {
-        cursor.start_at(position);
+        cursor.walk_from(position);
     }
     let Some(walk) = &mut cursor.walk else {
         return Ok(segments.get(behind).map(|next| next.first));
@@ -251,15 +261,7 @@ impl Cursor {
     fn position_for_time(&self, time: TimeMs) -> Result<Option<u64>> {
         let Some(file) = self.file.as_ref().filter(|_| self.finished) else { return Ok(None) };
         let len = file.len().map_err(Error::io("read", &self.path))?;
-        let header = SegmentHeader::read(&**file, &self.path, self.topic, self.first);
-        let footer = header.and_then(|header| read_footer(&**file, &self.path, len, &header));
+        let footer = self.footer(&**file, len);
         Ok(footer.ok().flatten().and_then(|footer| footer.index.position_for_time(time)))
-    }
-
-    fn start_at(&mut self, position: u64) {
-        if let Some(file) = &self.file {
-            self.walk =
-                Some(Walk::new(Arc::clone(file), &self.path, self.topic, position, self.until));
-        }
     }
 }

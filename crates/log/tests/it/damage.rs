@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use danube_env::Env;
 use danube_env::sim::{self, Crash, SimDisk, World};
-use danube_log::{EndProof, Kind, Read, Start};
-use danube_model::Durability;
+use danube_log::{EndProof, Read, Start};
+use danube_model::{Durability, ErrorKind};
 
 use crate::support::{batch, open, plan_open, read_all, records};
 
@@ -63,7 +63,10 @@ async fn judge(
         Ok(opened) => opened,
         Err(error) => {
             assert!(
-                matches!(error.kind(), Kind::Corrupt | Kind::Invalid | Kind::NotFound),
+                matches!(
+                    error.kind(),
+                    ErrorKind::Corrupt | ErrorKind::Invalid | ErrorKind::NotFound
+                ),
                 "{what}: {error:?}"
             );
             return Outcome::Refused;

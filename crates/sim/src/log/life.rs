@@ -11,7 +11,8 @@ use std::time::Duration;
 use danube_env::Env;
 use danube_env::sim::{Crash, Survival};
 use danube_env::spawn::Running;
-use danube_log::{Error, Kind, Log, Report, Store};
+use danube_log::{Error, Log, Report, Store};
+use danube_model::ErrorKind;
 use tokio::sync::watch;
 
 use super::{Scene, lock, owner, producer, reader, rot};
@@ -281,8 +282,8 @@ impl Life {
         let lacked_space = self.lacked_space.load(Ordering::Relaxed);
         let is_small = self.scene.options.volume_bytes < crate::options::LARGE_VOLUME;
         match error.kind() {
-            Kind::Exhausted => has_failed || lacked_space || is_small,
-            Kind::Unavailable => has_failed || lacked_space,
+            ErrorKind::Exhausted => has_failed || lacked_space || is_small,
+            ErrorKind::Unavailable => has_failed || lacked_space,
             _ => has_failed,
         }
     }
