@@ -283,7 +283,7 @@ impl Committer {
         }
         let wanted = self.uncheckpointed >= self.checkpoint_bytes
             || self.journal.wants_checkpoint()
-            || self.blocked_at.is_some();
+            || (self.blocked_at.is_some() && self.journal.has_used());
         if wanted && self.checkpointing.is_none() {
             self.ask_for_checkpoint(false).await;
         }
@@ -309,7 +309,10 @@ impl Committer {
         }
         if self.timers.quiet.is_some_and(|due| due <= now) {
             self.timers.quiet = None;
-            if self.journal.is_unentered() && self.journal.room() > 0 {
+            if self.journal.is_unentered() && self.journal.room() == 0 {
+                // A checkpoint enters it as well.
+                self.uncheckpointed = self.checkpoint_bytes;
+            } else if self.journal.is_unentered() {
                 self.journal.write(Vec::new(), &[], self.env.clock.wall_ms())?;
                 self.sync(now)?;
                 self.timers.quiet = None;
@@ -408,7 +411,9 @@ impl Committer {
 impl Timers {
     /// How long until something is due.
     fn next(&self, now: Duration) -> Duration {
-        let due = [self.sync, self.quiet].into_iter().flatten().fold(self.age, Duration::min);
+        let no_file = Some(self.no_file_before).filter(|before| *before > now);
+        let due = [self.sync, self.quiet, no_file].into_iter().flatten();
+        let due = due.fold(self.age, Duration::min);
         due.saturating_sub(now)
     }
 }

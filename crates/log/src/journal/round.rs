@@ -1,8 +1,8 @@
 //! The bytes of a journal file's first block and of a round (`docs/format.md` section 5).
 //!
 //! ```text
-//! round:  head = header (80) + directory (40 each)   payloads   copy of head   zero
-//!         └─ block boundary                                                    └─ block boundary
+//! round:  head = header (80) + directory (40 each)   payloads   zero   copy of head
+//!         └─ block boundary                                                        └─ block boundary
 //! ```
 
 use bytes::{Buf, BufMut};

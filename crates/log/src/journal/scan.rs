@@ -122,18 +122,21 @@ pub(crate) struct After {
     round: u64,
     /// A generation that was begun since: that no file has it is a loss.
     generation: Option<u64>,
+    /// None was begun since: only a file that begins behind it can hold more.
+    is_consumed: bool,
 }
 
 impl After {
     /// Everything from `round` on.
     pub(crate) fn before(round: u64) -> Self {
-        Self { round: round.saturating_sub(1), generation: None }
+        Self { round: round.saturating_sub(1), generation: None, is_consumed: false }
     }
 
     pub(crate) fn checkpoint(checkpoint: &Checkpoint) -> Self {
-        // After a clean stop nothing is in the journal that is not in the checkpoint.
+        // After a clean stop, or a recovery, nothing is in the journal that is not in the checkpoint.
         let begun = !checkpoint.clean && checkpoint.generation > 0;
-        Self { round: checkpoint.round, generation: begun.then_some(checkpoint.generation) }
+        let generation = begun.then_some(checkpoint.generation);
+        Self { round: checkpoint.round, generation, is_consumed: !begun }
     }
 }
 
@@ -169,7 +172,11 @@ impl<'a> Scan<'a> {
         let used: Vec<_> =
             found.files.iter().filter(|file| file.header.is_some()).cloned().collect();
         let first_round = |file: &FoundFile| file.header.map_or(0, |header| header.first_round);
-        let skip = used.iter().rposition(|file| first_round(file) <= round).unwrap_or(0);
+        let skip = if after.is_consumed {
+            used.iter().rposition(|file| first_round(file) == round).unwrap_or(used.len())
+        } else {
+            used.iter().rposition(|file| first_round(file) <= round).unwrap_or(0)
+        };
         let is_begun = |wanted: u64| {
             let is_it =
                 |header: FileHeader| header.generation == wanted || header.first_round > round;
@@ -358,8 +365,8 @@ impl Loaded {
                     from += COPY_MAGIC.len();
                     continue;
                 }
-                let len = Head::encoded_len(head.entries.len()) + head.payload_bytes();
-                if head.round != self.round || position as u64 + len != from as u64 {
+                let copy_at = head.len() - Head::encoded_len(head.entries.len());
+                if head.round != self.round || position as u64 + copy_at != from as u64 {
                     return None;
                 }
                 let payloads = self.payloads(&head, position)?;

@@ -144,6 +144,11 @@ impl Journal {
             && self.current.position > self.file_bytes / 2
     }
 
+    /// Whether there are files that a checkpoint would free.
+    pub(crate) fn has_used(&self) -> bool {
+        !self.used.is_empty()
+    }
+
     /// The index of a file to make ahead of need, if one is wanted; [`Journal::file_made`] answers it.
     pub(crate) fn file_to_make(&mut self) -> Option<u32> {
         let files = self.used.len() + self.free.len() + 1;
@@ -199,8 +204,8 @@ impl Journal {
         let mut parts = Vec::with_capacity(payloads.len() + 3);
         parts.push(bytes.as_slice());
         parts.extend_from_slice(payloads);
-        parts.push(copy.as_slice());
         parts.push(&ZEROES[..(len - used) as usize]);
+        parts.push(copy.as_slice());
         write_again(&*current.file, &parts, current.position)
             .map_err(Error::io("write", self.layout.journal_file(current.index)))?;
         current.position += len;

@@ -75,6 +75,10 @@ impl Residency {
             }
             _ => false,
         });
+        if !found.same_boot {
+            // The file goes on saying that somebody has looked: doubt is not forgotten by the next look.
+            return Ok(found);
+        }
         let stored = Stored { version: VERSION, boot_id, missing: found.missing.clone() };
         let bytes = serde_json::to_vec(&stored).expect("numbers and text are JSON");
         layout::write_atomically(disk, &layout.residency(), &bytes)?;
