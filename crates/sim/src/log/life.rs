@@ -224,7 +224,10 @@ impl Life {
     async fn end(&self, plan: &Plan, has_failed: bool) -> End {
         let scene = &self.scene;
         match plan.ending {
-            Ending::Rot(crash, rot) if !has_failed => {
+            // On a full disk the last round may be synced and not entered as such.
+            Ending::Rot(crash, rot)
+                if !has_failed && !self.lacked_space.load(Ordering::Relaxed) =>
+            {
                 scene.world.sleep(QUIET).await;
                 End::Rot(crash, rot)
             }

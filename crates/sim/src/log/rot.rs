@@ -15,6 +15,9 @@ const GENERATION: std::ops::Range<usize> = 32..40;
 /// Where every file has its version. A version that is not known stops the start, whatever made it so.
 const VERSION: std::ops::Range<usize> = 8..12;
 
+/// Where a sealed segment has the version of its footer, from its end.
+const FOOTER_VERSION: std::ops::RangeInclusive<usize> = 15..=16;
+
 /// Changes bits of one file that is synced. The machine is down.
 pub(super) fn rot(scene: &Arc<Scene>, life: u64, rot: Rot) {
     let random = scene.random("rot", life);
@@ -22,7 +25,10 @@ pub(super) fn rot(scene: &Arc<Scene>, life: u64, rot: Rot) {
     let Some((path, content)) = choose(disk, &random) else { return };
     let from = random.below(content.len() as u64) as usize;
     let mut places = (from..content.len()).chain(0..from);
-    let Some(at) = places.find(|at| content[*at] != 0 && !VERSION.contains(at)) else { return };
+    let is_version = |at: usize| {
+        VERSION.contains(&at) || FOOTER_VERSION.contains(&content.len().wrapping_sub(at))
+    };
+    let Some(at) = places.find(|at| content[*at] != 0 && !is_version(*at)) else { return };
     let at = at as u64;
     let changed = match rot {
         Rot::Byte => disk.flip(&path, at, 1 << random.below(8)),

@@ -202,7 +202,12 @@ impl Ledger {
             let gives_way = match place.what {
                 What::Batch(_) => false,
                 What::Gap(reason) => {
-                    known.hold == Hold::Loose || (is_rotten && reason == GapReason::Corrupt)
+                    // With damage may go an opening, and the gap that came with it; the next one is longer.
+                    let is_wider = matches!(known.what, What::Gap(_))
+                        && base <= known_base
+                        && known.next <= place.next;
+                    known.hold == Hold::Loose
+                        || (is_rotten && (reason == GapReason::Corrupt || is_wider))
                 }
             };
             if !gives_way {
