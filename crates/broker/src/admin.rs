@@ -146,13 +146,19 @@ impl Broker {
         after: Option<&TopicName>,
         limit: usize,
     ) -> Vec<Listed> {
-        let mut names: Vec<TopicName> = self.inner.meta.read(|state| {
-            let plain = state.topics().filter(|topic| topic.partition.is_none());
-            let plain = plain.map(|topic| topic.name.clone());
-            plain.chain(state.partitioned_topics().map(|(name, _)| name.clone())).collect()
+        // All names of a namespace begin with this, which is itself behind those of the namespaces before.
+        let prefix = namespace.map_or_else(String::new, |namespace| format!("/{namespace}/"));
+        let behind = after.map_or("", TopicName::as_str).max(&prefix);
+        let is_asked_for = |name: &TopicName| name.as_str().starts_with(&prefix);
+        let mut names: Vec<_> = self.inner.meta.read(|state| {
+            let plain =
+                state.topics_after(behind).map(|topic| (&topic.name, topic.partition.is_none()));
+            let plain =
+                plain.take_while(|(name, _)| is_asked_for(name)).filter(|(_, is_plain)| *is_plain);
+            let partitioned = state.partitioned_after(behind).map(|(name, _)| name);
+            let partitioned = partitioned.take_while(|name| is_asked_for(name)).take(limit);
+            plain.map(|(name, _)| name).take(limit).chain(partitioned).cloned().collect()
         });
-        names.retain(|name| namespace.is_none_or(|namespace| name.namespace() == *namespace));
-        names.retain(|name| after.is_none_or(|after| name > after));
         names.sort_unstable();
         names.truncate(limit);
         // One that was deleted meanwhile is left out.
@@ -173,12 +179,17 @@ impl Broker {
     }
 
     /// Changes what is set for a topic and all its partitions. Another level counts from the next opening on, which
-    /// follows at once.
+    /// follows at once. It is done whether or not anybody waits for it.
     pub async fn update_topic(&self, name: &TopicName, change: TopicChange) -> Result<()> {
         self.check_running()?;
         if let Some(level) = change.durability {
             check_level(level)?;
         }
+        let (broker, name) = (self.clone(), name.clone());
+        self.to_the_end("update-topic", async move { broker.update(&name, change).await }).await
+    }
+
+    async fn update(&self, name: &TopicName, change: TopicChange) -> Result<()> {
         let partitions = self.partitions(name)?;
         let TopicChange { durability, retention_ms, retention_bytes, message_bytes_max } = change;
         let topic = name.clone();
@@ -197,12 +208,15 @@ impl Broker {
         Ok(())
     }
 
-    /// Deletes a topic, with all its partitions and what is stored of them.
+    /// Deletes a topic, with all its partitions and what is stored of them. It is done whether or not anybody waits for it.
     pub async fn delete_topic(&self, name: &TopicName) -> Result<()> {
         self.check_running()?;
-        let deleted =
-            self.inner.meta.propose(DeleteTopic { topic: name.clone(), at: self.now() }).await?;
-        self.remove_logs(deleted).await
+        let (broker, topic, at) = (self.clone(), name.clone(), self.now());
+        let delete = async move {
+            let deleted = broker.inner.meta.propose(DeleteTopic { topic, at }).await?;
+            broker.remove_logs(deleted).await
+        };
+        self.to_the_end("delete-topic", delete).await
     }
 
     /// Creates a namespace.

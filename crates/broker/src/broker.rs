@@ -1,21 +1,25 @@
 //! The node: its hot tier, its metadata, and the topics that are open on it.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use danube_env::Env;
+use danube_env::disk::Lock;
+use danube_env::spawn::Running;
+use danube_env::{Env, blocking};
 use danube_log::{Report, Store};
 use danube_meta::Meta;
 use danube_meta::command::{CreateNamespace, ForgetDeleted, FormCluster, StartSession};
 use danube_meta::state::ClusterId;
 use danube_model::{BrokerId, Durability, Namespace, TimeMs, TopicId, TopicName};
+use tokio::sync::{RwLock, oneshot, watch};
 
 use crate::error::{Error, Result};
 use crate::slot::Slot;
 use crate::topic::Topic;
 
+/// Topics that are entered as gone in one command.
+const FORGOTTEN_AT_ONCE: usize = 1_000;
 /// Namespaces that every cluster has.
 const NAMESPACES: [&str; 2] = ["default", "system"];
 
@@ -50,7 +54,13 @@ pub(crate) struct Inner {
     pub(crate) store: Store,
     pub(crate) meta: Meta,
     slots: Mutex<BTreeMap<TopicId, Arc<Slot>>>,
-    stopping: AtomicBool,
+    /// Turns true once.
+    stopping: watch::Sender<bool>,
+    /// Stops the hot tier when the metadata fail.
+    guard: Mutex<Option<Running>>,
+    /// Held for reading by what must end before a stop.
+    at_work: Arc<RwLock<()>>,
+    _lock: Box<dyn Lock>,
 }
 
 impl Broker {
@@ -61,6 +71,7 @@ impl Broker {
     /// What [`Store::open`] and [`Meta::open`] refuse; nothing on the disk is changed by a refusal over versions or damage.
     pub async fn open(config: Config, env: Env) -> Result<(Self, Report)> {
         check_level(config.durability)?;
+        let lock = take_lock(&config, &env).await?;
         let (store, report) = Store::open(config.log.clone(), env.clone()).await?;
         let meta = Meta::open(danube_meta::Config::new(&config.meta_dir), env.clone()).await?;
         let inner = Inner {
@@ -69,13 +80,37 @@ impl Broker {
             store,
             meta,
             slots: Mutex::new(BTreeMap::new()),
-            stopping: AtomicBool::new(false),
+            stopping: watch::Sender::new(false),
+            guard: Mutex::default(),
+            at_work: Arc::default(),
+            _lock: lock,
         };
         let broker = Self { inner: Arc::new(inner) };
+        broker.guard();
         broker.start_session().await?;
         broker.finish_deletions().await?;
         broker.report_strange_logs();
         Ok((broker, report))
+    }
+
+    /// The metadata are on the same disk as the hot tier: when that failed for the one, the other acknowledges nothing more
+    /// either (promise P7).
+    fn guard(&self) {
+        let Inner { env, meta, store, stopping, .. } = &*self.inner;
+        let (meta, store, mut stopping) = (meta.clone(), store.clone(), stopping.subscribe());
+        let guard = async move {
+            let failure = tokio::select! {
+                // After a stop there is nothing left to guard.
+                biased;
+                _ = stopping.wait_for(|stopping| *stopping) => None,
+                error = meta.failed() => Some(error),
+            };
+            if let Some(error) = failure {
+                store.fail(&format!("the metadata failed: {error}")).await;
+            }
+        };
+        let running = env.spawn.task("metadata-guard", Box::pin(guard));
+        *self.inner.guard.lock().expect("nothing panics while it holds the guard") = Some(running);
     }
 
     async fn start_session(&self) -> Result<()> {
@@ -115,8 +150,31 @@ impl Broker {
             }
             self.inner.store.delete(*topic).await?;
         }
-        self.inner.meta.propose(ForgetDeleted { topics }).await?;
+        for topics in topics.chunks(FORGOTTEN_AT_ONCE) {
+            self.inner.meta.propose(ForgetDeleted { topics: topics.to_vec() }).await?;
+        }
         Ok(())
+    }
+
+    /// Does something to its end, whether or not its caller still waits, and before the broker closes.
+    pub(crate) async fn to_the_end<T: Send + 'static>(
+        &self,
+        name: &str,
+        work: impl Future<Output = Result<T>> + Send + 'static,
+    ) -> Result<T> {
+        let (done, answer) = oneshot::channel();
+        let at_work = Arc::clone(&self.inner.at_work).read_owned().await;
+        self.check_running()?;
+        // Owned by `at_work`, which a stop waits for.
+        drop(self.inner.env.spawn.task(
+            name,
+            Box::pin(async move {
+                // Whoever asked may be gone.
+                let _ = done.send(work.await);
+                drop(at_work);
+            }),
+        ));
+        answer.await.unwrap_or(Err(Error::Stopping))
     }
 
     /// Logs that no topic has: set aside by being left alone, and said aloud.
@@ -168,21 +226,29 @@ impl Broker {
     pub async fn failed(&self) -> Error {
         tokio::select! {
             biased;
-            error = self.inner.store.stopped() => error.into(),
             error = self.inner.meta.failed() => error.into(),
+            error = self.inner.store.stopped() => error.into(),
         }
     }
 
     /// A clean stop: refuses what comes, finishes what was submitted, closes all logs, and saves everything.
     pub async fn close(&self) -> Result<()> {
-        self.inner.stopping.store(true, Ordering::Relaxed);
+        self.inner.stopping.send_replace(true);
+        drop(self.inner.at_work.write().await);
+        let guard =
+            self.inner.guard.lock().expect("nothing panics while it holds the guard").take();
+        if let Some(guard) = guard
+            && let Err(panicked) = guard.join().await
+        {
+            tracing::error!(%panicked, "the hot tier was not guarded");
+        }
         let stored = self.inner.store.close().await;
         self.inner.meta.close().await;
         Ok(stored?)
     }
 
     pub(crate) fn check_running(&self) -> Result<()> {
-        if self.inner.stopping.load(Ordering::Relaxed) { Err(Error::Stopping) } else { Ok(()) }
+        if *self.inner.stopping.borrow() { Err(Error::Stopping) } else { Ok(()) }
     }
 
     pub(crate) fn now(&self) -> TimeMs {
@@ -192,6 +258,19 @@ impl Broker {
     pub(crate) fn slots(&self) -> MutexGuard<'_, BTreeMap<TopicId, Arc<Slot>>> {
         self.inner.slots.lock().expect("nothing panics while it holds the slots")
     }
+}
+
+/// Makes the data directory this broker's alone, or says that another has it.
+async fn take_lock(config: &Config, env: &Env) -> Result<Box<dyn Lock>> {
+    let dir = config.meta_dir.parent().map_or_else(PathBuf::new, Path::to_path_buf);
+    let (path, disk) = (dir.join("lock"), Arc::clone(&env.disk));
+    let locked = blocking(&*env.spawn, move || {
+        if dir != Path::new("") {
+            disk.create_dir_all(&dir)?;
+        }
+        disk.lock(&dir.join("lock"))
+    });
+    locked.await.map_err(|source| Error::Lock { path, source: Arc::new(source) })
 }
 
 /// Whether this build can give a level.

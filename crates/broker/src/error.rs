@@ -1,6 +1,8 @@
 //! What can go wrong with topics.
 
+use std::io;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use danube_log::Effect;
 use danube_model::{DiskId, Durability, ErrorKind, Offset, Sequence, TopicName};
@@ -75,6 +77,15 @@ pub enum Error {
         /// Its name.
         topic: TopicName,
     },
+    /// Another broker uses the data directory, or it can't be used.
+    #[error("cannot lock {path}: is another broker using this data directory?")]
+    Lock {
+        /// The lock.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: Arc<io::Error>,
+    },
     /// The broker is stopping.
     #[error("the broker is stopping")]
     Stopping,
@@ -98,7 +109,7 @@ impl Error {
                 ErrorKind::Invalid
             }
             Self::Differs { .. } => ErrorKind::Conflict,
-            Self::OtherDisk { .. } | Self::Stopping => ErrorKind::Unavailable,
+            Self::OtherDisk { .. } | Self::Lock { .. } | Self::Stopping => ErrorKind::Unavailable,
             Self::LogMissing { .. } | Self::DamagedEnd { .. } => ErrorKind::Corrupt,
             Self::Log(error) => error.kind(),
             Self::Meta(error) => error.kind(),
@@ -123,6 +134,7 @@ impl Error {
             | Self::LogMissing { .. }
             | Self::DamagedEnd { .. }
             | Self::Deleted { .. }
+            | Self::Lock { .. }
             | Self::Model(_) => false,
         }
     }

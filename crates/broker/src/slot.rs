@@ -151,6 +151,11 @@ impl Slot {
             Some(Err(Refusal::OtherDisk { disk, .. })) => {
                 Err(Error::OtherDisk { topic: self.name.clone(), disk })
             }
+            // Deleted in the meantime, and what is stored of it was removed before its place was made here.
+            Some(Err(Refusal::TopicIdNotFound { .. })) => {
+                broker.inner.store.delete(self.id).await?;
+                Err(Error::Deleted { topic: self.name.clone() })
+            }
             Some(Err(refusal)) => Err(Error::Meta(refusal.into())),
             None => unreachable!("the metadata answer for each topic that is opened"),
         }

@@ -328,6 +328,13 @@ impl Store {
         self.or_fail(removed).await
     }
 
+    /// Stops the store for a reason from outside, as if its own disk had failed: nothing more is acknowledged. For what is
+    /// kept beside it and failed there.
+    pub async fn fail(&self, why: &str) {
+        // A store that is closing needs no stop.
+        let _ = self.command(Command::Fail(Error::Stopped { why: why.into() })).await;
+    }
+
     /// Completes with the reason once the disk has failed and nothing is acknowledged any more; the process is to end
     /// then. Never completes otherwise. Cancel safe.
     pub async fn stopped(&self) -> Error {

@@ -33,19 +33,3 @@ pub use error::{Error, Result};
 pub use meta::{Changes, Config, Meta};
 pub use refusal::{PartitionOperation, Refusal};
 pub use state::State;
-
-use danube_env::Env;
-use tokio::sync::oneshot;
-
-/// Does blocking work where it may block.
-async fn blocking<T: Send + 'static>(
-    env: &Env,
-    work: impl FnOnce() -> T + Send + 'static,
-) -> Result<T> {
-    let (answer, answered) = oneshot::channel();
-    env.spawn.blocking(Box::new(move || {
-        // Whoever asked may be gone.
-        let _ = answer.send(work());
-    }));
-    answered.await.map_err(|_| Error::Interrupted(std::sync::Arc::new(Error::Closed)))
-}

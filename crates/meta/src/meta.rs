@@ -8,8 +8,8 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use danube_env::Env;
 use danube_env::spawn::Running;
+use danube_env::{Env, blocking};
 use danube_model::BrokerId;
 use tokio::sync::{mpsc, oneshot, watch};
 
@@ -88,13 +88,13 @@ impl Meta {
         let dir = config.dir.clone();
         let log_file_bytes = config.log_file_bytes;
         let world = env.clone();
-        let (start, store) = crate::blocking(&env, move || {
+        let (start, store) = blocking(&*env.spawn, move || {
             let contents = recover::read(&*world.disk, &dir)?;
             let start = Start::decode(&contents, FIRST_MEMBER)?;
             let store = contents.settle(&world, &start.vote(), log_file_bytes)?;
             Ok::<_, Error>((start, store))
         })
-        .await??;
+        .await?;
         let broker = start.member();
         let failure = Failure::none();
         let (thread, disk) = StoreThread::spawn(&env, store, failure.clone());

@@ -33,7 +33,7 @@ pub struct State {
     namespaces: BTreeMap<Namespace, NamespaceEntry>,
     #[serde(with = "by_id")]
     topics: BTreeMap<TopicId, Arc<Topic>>,
-    partitioned: BTreeMap<TopicName, PartitionedTopic>,
+    partitioned: BTreeMap<ByName, PartitionedTopic>,
     brokers: BTreeMap<BrokerId, Broker>,
     #[serde(with = "by_id")]
     deleted: BTreeMap<TopicId, DeletedTopic>,
@@ -155,6 +155,15 @@ impl State {
         self.topics.get(id)
     }
 
+    /// Topics and partitions whose names come behind `after`, by name.
+    pub fn topics_after<'a>(
+        &'a self,
+        after: &str,
+    ) -> impl Iterator<Item = &'a Arc<Topic>> + use<'a> {
+        let range = self.names.range::<str, _>((Bound::Excluded(after), Bound::Unbounded));
+        range.filter_map(|(_, id)| self.topics.get(id))
+    }
+
     /// All topics and partitions, by name.
     pub fn topics(&self) -> impl Iterator<Item = &Arc<Topic>> {
         self.names.values().filter_map(|id| self.topics.get(id))
@@ -179,17 +188,26 @@ impl State {
 
     /// The topic with partitions of this name.
     pub fn partitioned(&self, name: &TopicName) -> Option<&PartitionedTopic> {
-        self.partitioned.get(name)
+        self.partitioned.get(name.as_str())
+    }
+
+    /// Topics with partitions whose names come behind `after`, by name.
+    pub fn partitioned_after<'a>(
+        &'a self,
+        after: &str,
+    ) -> impl Iterator<Item = (&'a TopicName, &'a PartitionedTopic)> + use<'a> {
+        let range = self.partitioned.range::<str, _>((Bound::Excluded(after), Bound::Unbounded));
+        range.map(|(name, topic)| (&name.0, topic))
     }
 
     /// All topics with partitions, by name.
     pub fn partitioned_topics(&self) -> impl Iterator<Item = (&TopicName, &PartitionedTopic)> {
-        self.partitioned.iter()
+        self.partitioned.iter().map(|(name, topic)| (&name.0, topic))
     }
 
     /// The partitions of a topic, by number; none if there is no such topic or it has no partitions.
     pub fn partitions<'a>(&'a self, name: &'a TopicName) -> impl Iterator<Item = &'a Arc<Topic>> {
-        let count = self.partitioned.get(name).map_or(0, |topic| topic.partitions);
+        let count = self.partitioned.get(name.as_str()).map_or(0, |topic| topic.partitions);
         (0..count).filter_map(|index| self.topic(&name.partition(index).ok()?))
     }
 
@@ -223,7 +241,8 @@ impl State {
 }
 
 /// A topic's name as the key of a map that is also searched by the beginnings of names.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
 struct ByName(TopicName);
 
 impl Borrow<str> for ByName {

@@ -1,5 +1,8 @@
 //! A broker on a simulated machine, through its public handle.
 
+mod crash;
+mod together;
+
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -51,7 +54,9 @@ fn batch(value: &str) -> Batch {
 
 /// Offsets and payloads, and the gaps and damaged ranges between them.
 async fn read_all(topic: &Topic) -> (Vec<(u64, String)>, Vec<(u64, u64)>) {
-    let mut reader = topic.read(Start::Earliest).await.expect("it can be read");
+    let reader = topic.read(Start::Earliest).await;
+    let mut reader =
+        reader.unwrap_or_else(|error| panic!("{} cannot be read: {error:?}", topic.name()));
     let (mut records, mut missing) = (Vec::new(), Vec::new());
     loop {
         match reader.next().await.expect("reading works") {

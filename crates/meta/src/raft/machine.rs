@@ -4,7 +4,7 @@ use std::io::Cursor;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use bytes::Bytes;
-use danube_env::Env;
+use danube_env::{Env, blocking};
 use openraft::storage::RaftStateMachine;
 use openraft::{
     AnyError, EntryPayload, LogId, OptionalSend, RaftSnapshotBuilder, SnapshotMeta, StorageError,
@@ -234,8 +234,7 @@ impl RaftSnapshotBuilder<Types> for Builder {
         let failed =
             |error: crate::Error| StorageIOError::write_snapshot(None, AnyError::new(&error));
         let facts = self.facts.clone();
-        let encoded =
-            crate::blocking(&self.env, move || facts.to_snapshot()).await.map_err(failed)?;
+        let encoded = blocking(&*self.env.spawn, move || facts.to_snapshot()).await;
         let Some((meta, snapshot)) = encoded else {
             return Ok(openraft::Snapshot { meta: Meta::default(), snapshot: Box::default() });
         };

@@ -8,7 +8,8 @@ use crate::command::*;
 use crate::refusal::{PartitionOperation, Refusal};
 use crate::state::topic::{CEILING_STEP, Delivery, Ownership, Partition, Topic};
 use crate::state::{
-    Broker, CLUSTER_NAME_BYTES_MAX, Cluster, DeletedTopic, NamespaceEntry, PartitionedTopic, State,
+    Broker, ByName, CLUSTER_NAME_BYTES_MAX, Cluster, DeletedTopic, NamespaceEntry,
+    PartitionedTopic, State,
 };
 
 impl State {
@@ -107,7 +108,7 @@ impl State {
         if let NewTopics::Partitioned(_) = create.ids {
             let partitions = topics.len() as u32;
             self.partitioned
-                .insert(name.clone(), PartitionedTopic { partitions, created: create.at });
+                .insert(ByName(name.clone()), PartitionedTopic { partitions, created: create.at });
         }
         for topic in topics {
             self.insert(topic);
@@ -132,7 +133,7 @@ impl State {
 
     fn delete_topic(&mut self, delete: &DeleteTopic) -> Result<Vec<TopicId>, Refusal> {
         let topics = self.whole_topic(&delete.topic, PartitionOperation::Delete)?;
-        self.partitioned.remove(&delete.topic);
+        self.partitioned.remove(delete.topic.as_str());
         for id in &topics {
             if let Some(topic) = self.remove(id) {
                 let (name, owner, disk) = (topic.name.clone(), topic.owner(), topic.disk);
@@ -213,7 +214,7 @@ impl State {
     }
 
     fn require_name_free(&self, name: &TopicName) -> Result<(), Refusal> {
-        if let Some(topic) = self.partitioned.get(name) {
+        if let Some(topic) = self.partitioned(name) {
             let partitions = topic.partitions;
             return Err(Refusal::PartitionedTopicExists { topic: name.clone(), partitions });
         }
@@ -240,7 +241,7 @@ impl State {
         name: &TopicName,
         operation: PartitionOperation,
     ) -> Result<Vec<TopicId>, Refusal> {
-        if self.partitioned.contains_key(name) {
+        if self.partitioned(name).is_some() {
             return Ok(self.partitions(name).map(|topic| topic.id).collect());
         }
         match self.topic(name) {

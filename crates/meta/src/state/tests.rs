@@ -119,7 +119,7 @@ fn check(state: &State) {
     for topic in state.topics.values() {
         assert_eq!(state.topic(&topic.name), Some(topic));
         assert!(state.has_namespace(&topic.name.namespace()), "{} is in no namespace", topic.name);
-        assert!(!state.partitioned.contains_key(&topic.name), "{} is base and topic", topic.name);
+        assert!(state.partitioned(&topic.name).is_none(), "{} is base and topic", topic.name);
         assert!(!state.deleted.contains_key(&topic.id));
         assert!(topic.ceiling.get().is_multiple_of(CEILING_STEP));
         assert!(topic.resume_at <= topic.ceiling);
@@ -127,7 +127,7 @@ fn check(state: &State) {
         let of = topic.name.partition_of();
         assert_eq!(topic.partition.as_ref().map(|part| (part.base.clone(), part.index)), of);
     }
-    for (name, topic) in &state.partitioned {
+    for (name, topic) in state.partitioned_topics() {
         assert_eq!(state.partitions(name).count() as u32, topic.partitions);
         assert!(topic.partitions > 0);
     }
