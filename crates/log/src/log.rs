@@ -108,8 +108,10 @@ impl Log {
         self.store.command(Command::Item { topic, item: Item::Finish { done } }).await?;
         answer.await.map_err(|_| Error::Closing)??;
         let gaps = self.store.accept_damage(&self.shared).await?;
-        let item = Item::Accepted { gaps: gaps.clone() };
+        let (done, answer) = oneshot::channel();
+        let item = Item::Accepted { gaps: gaps.clone(), done };
         self.store.command(Command::Item { topic, item }).await?;
+        answer.await.map_err(|_| Error::Closing)??;
         Ok(gaps)
     }
 

@@ -69,6 +69,7 @@ pub(crate) enum Item {
     /// Damage was accepted.
     Accepted {
         gaps: Vec<Gap>,
+        done: Answer<()>,
     },
 }
 
@@ -103,10 +104,11 @@ impl Item {
             Self::Open { done, .. }
             | Self::Close { done, .. }
             | Self::Delete { done }
-            | Self::Finish { done } => {
+            | Self::Finish { done }
+            | Self::Accepted { done, .. } => {
                 drop(done.send(Err(error)));
             }
-            Self::Seal | Self::Accepted { .. } => {}
+            Self::Seal => {}
         }
     }
 }

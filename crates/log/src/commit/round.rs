@@ -212,10 +212,11 @@ impl Committer {
                 seal(topic, live, round);
                 round.controls.push((Control::Finished(topic), done));
             }
-            Item::Accepted { gaps } => {
+            Item::Accepted { gaps, done } => {
                 live.state.accept(&gaps);
                 live.shared.view().gaps = live.state.gaps.clone();
                 round.accepted.push((topic, gaps));
+                drop(done.send(Ok(())));
             }
         }
     }
