@@ -107,7 +107,7 @@ impl Committer {
         }
     }
 
-    /// Logs take turns until the round is full.
+    /// Logs take turns until the round is full or nothing is left: who has much alone pays for one sync, not for one each turn.
     fn build(&mut self) -> Round {
         let mut round = Round {
             now: TimeMs::new(self.env.clock.wall_ms()),
@@ -120,8 +120,7 @@ impl Committer {
             controls: Vec::new(),
             accepted: Vec::new(),
         };
-        for _ in 0..self.ready.len() {
-            let Some(topic) = self.ready.pop_front() else { break };
+        while let Some(topic) = self.ready.pop_front() {
             let full = self.take_turn(topic, &mut round);
             if !self.logs[&topic].queue.is_empty() {
                 if full {

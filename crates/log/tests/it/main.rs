@@ -4,4 +4,5 @@ mod crashes;
 mod damage;
 mod failures;
 mod inspect;
+mod rounds;
 mod support;
