@@ -5,7 +5,7 @@ use std::path::PathBuf;
 /// Names the binary under test; `cargo xtask test` sets it.
 pub const VARIABLE: &str = "DANUBE_BIN";
 
-/// The binary `danube`: what [`VARIABLE`] names, or the release build beside the running test.
+/// The binary `danube`: what [`VARIABLE`] names, or the release build beside the running program.
 ///
 /// # Panics
 ///
@@ -21,9 +21,10 @@ pub fn danube() -> PathBuf {
     path
 }
 
-/// A test runs from `target/<profile>/deps`.
+/// A test runs from `target/<profile>/deps`, other programs from `target/<profile>`.
 fn built() -> PathBuf {
-    let test = std::env::current_exe().expect("the system knows what it runs");
-    let target = test.ancestors().nth(3).expect("a test lies in a target directory");
-    target.join("release").join("danube")
+    let program = std::env::current_exe().expect("the system knows what it runs");
+    let in_deps = program.parent().is_some_and(|dir| dir.ends_with("deps"));
+    let target = program.ancestors().nth(if in_deps { 3 } else { 2 });
+    target.expect("it lies in a target directory").join("release").join("danube")
 }

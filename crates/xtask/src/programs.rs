@@ -22,8 +22,12 @@ pub(crate) fn sim(workspace: &Workspace, arguments: &[String]) -> ExitCode {
     )
 }
 
-/// Runs one of the long tests, or lists them.
+/// Runs one of the long tests, or lists them. They are about the release binary.
 pub(crate) fn soak(workspace: &Workspace, arguments: &[String]) -> ExitCode {
+    let built = status(workspace.cargo("build").args(["--release", "--package", "danube-cli"]));
+    if built != ExitCode::SUCCESS {
+        return built;
+    }
     let program = ["--release", "--package", "danube-e2e", "--bin", "soak", "--"];
     status(workspace.cargo("run").args(program).args(arguments))
 }
