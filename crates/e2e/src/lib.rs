@@ -5,12 +5,14 @@
 //! Whatever goes wrong in the harness itself is a panic that says what was being done and what the processes said.
 //!
 //! Reading order: [`broker`], [`cli`], [`produce`], [`native`], [`load`], [`volume`], then [`checker`], and [`scenario`]: what is
-//! done to brokers, short in `tests/it` and long in the program `soak`.
+//! done to brokers, short in `tests/it` and long in the program `soak`. Apart from those, [`figures`] with [`echo`]: how fast it is.
 
 pub mod binary;
 pub mod broker;
 pub mod checker;
 pub mod cli;
+pub mod echo;
+pub mod figures;
 pub mod files;
 pub mod load;
 pub mod measured;

@@ -3,12 +3,14 @@
 
 use std::panic::catch_unwind;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use danube_client::Durability;
-use danube_e2e::Measured;
+use danube_e2e::figures::{self as measure, Extent};
 use danube_e2e::scenario::{damage, kills, lines, order, power, ready};
 use danube_e2e::volume::Kind;
 use danube_e2e::wait::Stopwatch;
+use danube_e2e::{Measured, echo};
 
 /// A long test.
 struct Soak {
@@ -17,7 +19,7 @@ struct Soak {
     run: fn() -> Vec<Measured>,
 }
 
-const SOAKS: [Soak; 6] = [
+const SOAKS: [Soak; 8] = [
     Soak { name: "lines", what: "a million lines through the command line and back", run: lines },
     Soak { name: "ready", what: "starts: empty, 2,000 topics, 5 GiB", run: ready },
     Soak {
@@ -32,6 +34,8 @@ const SOAKS: [Soak; 6] = [
         run: power,
     },
     Soak { name: "damage", what: "1,000 damaged files", run: damage },
+    Soak { name: "figures", what: "speed over the wire, beside an echo", run: figures },
+    Soak { name: "log", what: "speed of the log alone, beside plain writes and syncs", run: log },
 ];
 
 const LEVELS: [Durability; 2] = [Durability::Disk, Durability::PageCache];
@@ -41,6 +45,11 @@ fn main() -> ExitCode {
     match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         ["--list"] => {
             SOAKS.iter().for_each(|soak| println!("{:8} {}", soak.name, soak.what));
+            ExitCode::SUCCESS
+        }
+        // The other side of `figures`.
+        ["echo"] => {
+            echo::serve();
             ExitCode::SUCCESS
         }
         [name] => match SOAKS.iter().find(|soak| soak.name == *name) {
@@ -98,4 +107,15 @@ fn power() -> Vec<Measured> {
 
 fn damage() -> Vec<Measured> {
     vec![damage::random(1000, 2)]
+}
+
+const EXTENT: Extent = Extent { turns: 5, turn: Duration::from_secs(2) };
+
+fn figures() -> Vec<Measured> {
+    let program = std::env::current_exe().expect("the system knows what it runs");
+    vec![measure::wire(EXTENT, &program).measured()]
+}
+
+fn log() -> Vec<Measured> {
+    vec![measure::log(EXTENT).measured()]
 }
