@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use danube_env::disk::Lock;
+use danube_env::disk::names::create_dir_durably;
 use danube_env::spawn::Running;
 use danube_env::{Env, blocking};
 use danube_log::{Report, Store};
@@ -148,8 +149,8 @@ impl Broker {
             if let Some(slot) = slot {
                 slot.delete().await;
             }
-            self.inner.store.delete(*topic).await?;
         }
+        self.inner.store.delete(&topics).await?;
         for topics in topics.chunks(FORGOTTEN_AT_ONCE) {
             self.inner.meta.propose(ForgetDeleted { topics: topics.to_vec() }).await?;
         }
@@ -265,9 +266,8 @@ async fn take_lock(config: &Config, env: &Env) -> Result<Box<dyn Lock>> {
     let dir = config.meta_dir.parent().map_or_else(PathBuf::new, Path::to_path_buf);
     let (path, disk) = (dir.join("lock"), Arc::clone(&env.disk));
     let locked = blocking(&*env.spawn, move || {
-        if dir != Path::new("") {
-            disk.create_dir_all(&dir)?;
-        }
+        create_dir_durably(&*disk, &dir)
+            .map_err(|error| std::io::Error::new(error.source.kind(), error))?;
         disk.lock(&dir.join("lock"))
     });
     locked.await.map_err(|source| Error::Lock { path, source: Arc::new(source) })

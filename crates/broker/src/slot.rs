@@ -153,7 +153,7 @@ impl Slot {
             }
             // Deleted in the meantime, and what is stored of it was removed before its place was made here.
             Some(Err(Refusal::TopicIdNotFound { .. })) => {
-                broker.inner.store.delete(self.id).await?;
+                broker.inner.store.delete(&[self.id]).await?;
                 Err(Error::Deleted { topic: self.name.clone() })
             }
             Some(Err(refusal)) => Err(Error::Meta(refusal.into())),

@@ -13,7 +13,10 @@
 //!   about it either: pages may be marked clean that the disk does not have.
 //!
 //! All calls block. They are made from disk threads ([`crate::Spawn::disk_thread`]) or
-//! [`crate::Spawn::blocking`], never from a worker thread.
+//! [`crate::Spawn::blocking`], never from a worker thread. What a failed sync means for names that a later process
+//! finds stands in [`names`].
+
+pub mod names;
 
 use std::io;
 use std::path::Path;

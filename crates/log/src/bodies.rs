@@ -85,6 +85,8 @@ pub(crate) struct Bodies {
     rehearsing: bool,
     pub(crate) dirty: BTreeSet<(TopicId, Offset)>,
     dirty_dirs: BTreeSet<TopicId>,
+    /// There are names of logs to be synced.
+    has_new_logs: bool,
     /// Damage met while writing footers; for the report.
     pub(crate) problems: Vec<Error>,
 }
@@ -155,6 +157,7 @@ impl Bodies {
             rehearsing: false,
             dirty: BTreeSet::new(),
             dirty_dirs: BTreeSet::new(),
+            has_new_logs: false,
             problems: Vec::new(),
         }
     }
@@ -401,7 +404,7 @@ impl Bodies {
     pub(crate) fn sync(&mut self) -> Result<()> {
         if self.dirty.len() > SYNC_FILES_MAX || self.dirty_dirs.len() > SYNC_FILES_MAX {
             let root = self.layout.root();
-            self.disk.sync_volume(root).map_err(Error::io("sync the volume of", root))?;
+            self.disk.sync_volume(root).map_err(Error::io("sync", root))?;
         } else {
             for (topic, first) in &self.dirty {
                 let path = self.layout.segment(*topic, *first);
@@ -414,7 +417,12 @@ impl Bodies {
                 let dir = self.layout.topic_dir(*topic);
                 self.disk.sync_dir(&dir).map_err(Error::io("sync", &dir))?;
             }
+            if self.has_new_logs {
+                let topics = self.layout.topics_dir();
+                self.disk.sync_dir(&topics).map_err(Error::io("sync", &topics))?;
+            }
         }
+        self.has_new_logs = false;
         self.dirty.clear();
         self.dirty_dirs.clear();
         Ok(())
@@ -434,10 +442,16 @@ impl Bodies {
         Checkpoint { disk_id: self.disk_id, round, clean, written, boot_id, generation, logs }
     }
 
-    /// Removes a log and its files. What of them is left after an error is removed by the next call.
-    pub(crate) fn delete(&mut self, topic: TopicId) -> Result<()> {
-        self.forget(topic);
-        files::remove(&*self.disk, &self.layout, topic)
+    /// Removes logs and their files. What of them is left after an error is removed by the next call.
+    pub(crate) fn delete(&mut self, logs: &[TopicId]) -> Result<()> {
+        logs.iter().for_each(|topic| self.forget(*topic));
+        files::remove(&*self.disk, &self.layout, logs)
+    }
+
+    /// The names of a log, and in its directory, are to be synced.
+    pub(crate) fn named(&mut self, topic: TopicId) {
+        self.dirty_dirs.insert(topic);
+        self.has_new_logs = true;
     }
 
     /// Drops a log and leaves its files.

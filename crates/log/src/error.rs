@@ -3,7 +3,9 @@
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
+use danube_env::disk::names::DirError;
 use danube_model::{Durability, Epoch, ErrorKind, Offset, TopicId};
 
 /// Whether something of a failed call may still appear.
@@ -14,6 +16,15 @@ pub enum Effect {
     /// It may have happened, or may appear after a restart.
     Unknown,
 }
+
+/// What is tried without changing anything on the disk.
+const READS: [&str; 6] = ["read", "open", "list", "look for", "measure", "find the boot id for"];
+
+/// Errors of Linux that say that a device or its file system is broken: EIO, ENXIO, ENODEV, EBADMSG and EUCLEAN (damaged
+/// structures), ESTALE, EREMOTEIO, ENOMEDIUM.
+const BROKEN: [i32; 8] = [5, 6, 19, 74, 116, 117, 121, 123];
+/// A file system that went read-only by itself, most often. Only who wants to change something is told so.
+const EROFS: i32 = 30;
 
 /// A failure of the log.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -180,6 +191,12 @@ pub enum Error {
     /// The store is being closed.
     #[error("storage is closing")]
     Closing,
+    /// A clean stop ran out of time. Nothing is lost: the next start recovers what it has not finished.
+    #[error("storage was not closed within {limit:?}, the next start has more to recover")]
+    Unfinished {
+        /// How long a stop may take.
+        limit: Duration,
+    },
 }
 
 /// A result of this crate.
@@ -199,10 +216,18 @@ impl Error {
         Self::Corrupt { path: path.as_ref().to_owned(), position, what: what.into() }
     }
 
+    /// Why a directory can't be made.
+    pub(crate) fn dir(error: DirError) -> Self {
+        let DirError { action, path, source } = error;
+        Self::io(action, path)(source)
+    }
+
     /// What kind of failure it is.
     pub fn kind(&self) -> ErrorKind {
         match self {
-            Self::Io { .. } | Self::Stopped { .. } | Self::Closing => ErrorKind::Unavailable,
+            Self::Io { .. } | Self::Stopped { .. } | Self::Closing | Self::Unfinished { .. } => {
+                ErrorKind::Unavailable
+            }
             Self::Corrupt { .. } => ErrorKind::Corrupt,
             Self::Missing { .. } | Self::NoLog { .. } => ErrorKind::NotFound,
             Self::Busy { .. }
@@ -221,20 +246,32 @@ impl Error {
         }
     }
 
-    /// Whether the disk failed in a way after which it is not trusted (promise P7).
+    /// Whether the disk is not trusted after it (promise P7): a sync failed, for whatever reason, or something could not be
+    /// changed because the device or its file system is broken. What can't be read is an error of its own.
     pub(crate) fn is_disk_failure(&self) -> bool {
-        const EIO: i32 = 5;
         match self {
+            Self::Io { action: "sync", .. } => true,
             Self::Io { action, source, .. } => {
-                source.raw_os_error() == Some(EIO) && !matches!(*action, "read" | "open" | "list")
+                let is_read = READS.contains(action);
+                source.raw_os_error().is_some_and(|errno| match errno {
+                    EROFS => true,
+                    errno => !is_read && BROKEN.contains(&errno),
+                })
             }
             _ => false,
         }
     }
 
-    /// Whether a sync failed: nothing that was written before it is known to be on the disk (promise P7).
-    pub(crate) fn is_failed_sync(&self) -> bool {
-        matches!(self, Self::Io { action: "sync", .. })
+    /// Whether the volume had no room for something. A sync that says so has failed like any other.
+    pub(crate) fn is_full(&self) -> bool {
+        match self {
+            Self::Io { action, source, .. } => {
+                let kind = source.kind();
+                *action != "sync"
+                    && matches!(kind, io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+            }
+            _ => false,
+        }
     }
 
     /// Whether the same call may succeed later.
@@ -258,6 +295,7 @@ impl Error {
             | Self::DuplicateForgotten { .. }
             | Self::UnprovenEnd { .. }
             | Self::OutOfRange { .. }
+            | Self::Unfinished { .. }
             | Self::Level { .. } => false,
         }
     }
@@ -265,7 +303,7 @@ impl Error {
     /// Whether something of a failed append may appear. Only what happens after an append has entered a round is unknown.
     pub fn effect(&self) -> Effect {
         match self {
-            Self::Stopped { .. } | Self::Io { .. } => Effect::Unknown,
+            Self::Stopped { .. } | Self::Io { .. } | Self::Unfinished { .. } => Effect::Unknown,
             // It is stored; only where is not known.
             Self::DuplicateForgotten { .. } => Effect::Unknown,
             _ => Effect::Definite,

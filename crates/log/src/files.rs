@@ -1,6 +1,8 @@
 //! The files of a log, found when it is opened for the first time in a run of the broker.
 
+use std::collections::BTreeSet;
 use std::io::ErrorKind;
+use std::path::Path;
 
 use danube_env::Disk;
 use danube_env::disk::Open;
@@ -17,12 +19,26 @@ pub(crate) enum Behind {
     SetAside,
 }
 
-/// Removes all files of a log, durably. It may have none.
-pub(crate) fn remove(disk: &dyn Disk, layout: &Layout, topic: TopicId) -> Result<()> {
-    let (dir, topics) = (layout.topic_dir(topic), layout.topics_dir());
-    match disk.remove_dir_all(&dir) {
-        Err(error) if error.kind() != ErrorKind::NotFound => Err(Error::io("remove", &dir)(error)),
-        _ => disk.sync_dir(&topics).map_err(Error::io("sync", &topics)),
+/// Removes all files of logs, durably.
+pub(crate) fn remove(disk: &dyn Disk, layout: &Layout, logs: &[TopicId]) -> Result<()> {
+    for topic in logs {
+        remove_dir(disk, &layout.topic_dir(*topic))?;
+    }
+    let topics = layout.topics_dir();
+    disk.sync_dir(&topics).map_err(Error::io("sync", &topics))
+}
+
+/// A log may have no files because they were removed before a sync that failed, and the disk has them still. So there is
+/// always something to remove, and to sync.
+fn remove_dir(disk: &dyn Disk, dir: &Path) -> Result<()> {
+    match disk.create_dir_all(dir).map_err(Error::io("create", dir)) {
+        // A full volume has no room for a directory that is removed at once.
+        Err(error) if error.is_full() => {}
+        created => created?,
+    }
+    match disk.remove_dir_all(dir) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        removed => removed.map_err(Error::io("remove", dir)),
     }
 }
 
@@ -36,36 +52,28 @@ pub(crate) fn find(
 ) -> Result<Vec<Error>> {
     let topic = shared.topic;
     let dir = layout.topic_dir(topic);
-    let mut odd = Vec::new();
     let (end, active) = {
         let view = shared.view();
         (view.filled, view.segments.last().cloned())
     };
     let mut segments = Vec::new();
-    let mut taken = false;
+    let mut taking = Taking { disk, layout, topic, gone: BTreeSet::new(), odd: Vec::new() };
+    let mut names = BTreeSet::new();
     for entry in disk.list(&dir).map_err(Error::io("list", &dir))? {
-        let Some(first) = layout::parse_segment(&entry.name) else {
-            let path = dir.join(&entry.name);
-            if path != layout.topic_file(topic) && !layout::is_temporary(&entry.name) {
-                odd.push(Error::corrupt(path, 0, "not a file of a log"));
+        match layout::parse_segment(&entry.name) {
+            Some(first) if first >= end => taking.take(first, behind)?,
+            Some(first) => {
+                let kind = match &active {
+                    Some(active) if active.first == first => active.kind.clone(),
+                    _ => SegmentKind::Finished,
+                };
+                segments.push(Segment { first, kind });
             }
-            continue;
-        };
-        if first >= end {
-            odd.push(take_away(disk, layout, shared, first, behind)?);
-            taken = true;
-            continue;
+            None => drop(names.insert(entry.name)),
         }
-        let kind = match &active {
-            Some(active) if active.first == first => active.kind.clone(),
-            _ => SegmentKind::Finished,
-        };
-        segments.push(Segment { first, kind });
     }
-    if taken {
-        // Else a power cut could bring them back among the files that come next.
-        disk.sync_dir(&dir).map_err(Error::io("sync", &dir))?;
-    }
+    taking.finish(&names, end)?;
+    let mut odd = taking.odd;
     if let Some(Segment { first, kind: SegmentKind::Filling { position, .. } }) = active {
         odd.extend(cut(disk, layout, shared, first, position)?);
     }
@@ -73,28 +81,70 @@ pub(crate) fn find(
     Ok(odd)
 }
 
-fn take_away(
-    disk: &dyn Disk,
-    layout: &Layout,
-    shared: &Shared,
-    first: Offset,
-    behind: Behind,
-) -> Result<Error> {
-    let path = layout.segment(shared.topic, first);
-    match behind {
-        Behind::Remove => {
-            disk.remove_file(&path).map_err(Error::io("remove", &path))?;
-            Ok(Error::corrupt(&path, 0, "a segment behind the end of the log was removed"))
+/// Takes segments away that lie behind the end of a log.
+///
+/// A power cut must not bring them back among the files that come next, so their names are gone before the log goes on. One
+/// that is to be removed is a `.tmp` file until then: who finds it after a restart, or one that was set aside, knows that
+/// the sync may have failed, and takes the name away anew.
+struct Taking<'a> {
+    disk: &'a dyn Disk,
+    layout: &'a Layout,
+    topic: TopicId,
+    /// What was taken away now.
+    gone: BTreeSet<Offset>,
+    odd: Vec<Error>,
+}
+
+impl Taking<'_> {
+    fn take(&mut self, first: Offset, behind: Behind) -> Result<()> {
+        let path = self.layout.segment(self.topic, first);
+        let (to, what) = match behind {
+            Behind::Remove => {
+                (layout::temporary(&path), "a segment behind the end of the log was removed")
+            }
+            Behind::SetAside => {
+                (layout::aside(&path), "a segment behind the damaged end of the log was set aside")
+            }
+        };
+        self.disk.rename(&path, &to).map_err(Error::io("take away", &path))?;
+        self.gone.insert(first);
+        self.odd.push(Error::corrupt(path, 0, what));
+        Ok(())
+    }
+
+    /// Makes it durable. `names` are those in the log's directory that are not of segments.
+    fn finish(&mut self, names: &BTreeSet<String>, end: Offset) -> Result<()> {
+        let dir = self.layout.topic_dir(self.topic);
+        let mut removed = self.gone.clone();
+        let mut is_synced = self.gone.is_empty();
+        for name in names {
+            let path = dir.join(name);
+            let Some(first) = layout::parse_taken(name) else {
+                if path != self.layout.topic_file(self.topic) && !layout::is_temporary(name) {
+                    self.odd.push(Error::corrupt(path, 0, "not a file of a log"));
+                }
+                continue;
+            };
+            // Has the log grown beyond it, its name was gone by then.
+            if first >= end && self.gone.insert(first) {
+                let path = self.layout.segment(self.topic, first);
+                self.disk.open(&path, Open::Create).map_err(Error::io("create", &path))?;
+                self.disk.remove_file(&path).map_err(Error::io("remove", &path))?;
+                is_synced = false;
+            }
+            removed.insert(first);
         }
-        Behind::SetAside => {
-            let aside = path.with_extension("seg.aside");
-            disk.rename(&path, &aside).map_err(Error::io("set aside", &path))?;
-            Ok(Error::corrupt(
-                &aside,
-                0,
-                "a segment behind the damaged end of the log was set aside",
-            ))
+        if !is_synced {
+            self.disk.sync_dir(&dir).map_err(Error::io("sync", &dir))?;
         }
+        for first in removed {
+            let path = layout::temporary(&self.layout.segment(self.topic, first));
+            match self.disk.remove_file(&path) {
+                Err(error) if error.kind() == ErrorKind::NotFound => {}
+                removed => removed.map_err(Error::io("remove", &path))?,
+            }
+        }
+        Ok(())
     }
 }
 

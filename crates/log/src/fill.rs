@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use danube_env::Env;
+use danube_env::disk::Lock;
 use danube_model::{TimeMs, TopicId};
 use tokio::sync::{Notify, OwnedSemaphorePermit, mpsc, oneshot};
 
@@ -28,8 +29,8 @@ pub(crate) enum Fill {
     },
     /// A log begins.
     Create(Arc<Shared>),
-    /// A log's deletion is durable: remove its files.
-    Delete { topic: TopicId, done: oneshot::Sender<Result<()>> },
+    /// The deletion of logs is durable: remove their files, and answer each.
+    Delete(Vec<(TopicId, oneshot::Sender<Result<()>>)>),
     /// Put what waits of this log into segments, and then answer.
     Finish { topic: TopicId, done: oneshot::Sender<Result<()>> },
     /// Damage of this log was accepted.
@@ -111,11 +112,21 @@ pub(crate) struct Filler {
     pub(crate) reserve: u64,
     pub(crate) space_check: Duration,
     pub(crate) feedback: Feedback,
+    /// Held as long as something may be written.
+    pub(crate) _lock: Arc<dyn Lock>,
 }
 
 impl Filler {
-    /// Runs until the commit loop is gone. Owned and joined by the store.
+    /// Runs until the commit loop is gone, or the disk fails. Owned and joined by the store.
     pub(crate) async fn run(mut self, mut told: mpsc::Receiver<Fill>) {
+        let mut ending = Ending { feedback: self.feedback.clone(), has_come: false };
+        if let Err(error) = self.work(&mut told).await {
+            self.feedback.say(|said| said.failed = Some(error));
+        }
+        ending.has_come = true;
+    }
+
+    async fn work(&mut self, told: &mut mpsc::Receiver<Fill>) -> Result<()> {
         let mut rooms = Vec::new();
         let mut full = self.check_space();
         let at_start = full.clone();
@@ -129,7 +140,7 @@ impl Filler {
                 () = self.env.clock.sleep(self.space_check), if again => Some(Fill::Round { records: vec![], room: None }),
             };
             self.env.spawn.interleave().await;
-            let Some(next) = next else { return };
+            let Some(next) = next else { return Ok(()) };
             match next {
                 Fill::Round { records, room } => {
                     rooms.extend(room);
@@ -138,16 +149,16 @@ impl Filler {
                     }
                 }
                 Fill::Create(shared) => self.bodies.insert(shared.topic, Body::empty(shared)),
-                Fill::Delete { topic, done } => {
-                    // Whoever asked may be gone; the files are removed all the same.
-                    let _ = done.send(self.bodies.delete(topic));
+                Fill::Delete(logs) => {
+                    let (topics, asked): (Vec<_>, Vec<_>) = logs.into_iter().unzip();
+                    answer(asked, self.bodies.delete(&topics))?;
                 }
                 Fill::Finish { topic, done } => {
-                    let _ = done.send(self.bodies.fill_log(topic));
+                    answer([done], self.bodies.fill_log(topic))?;
                 }
                 Fill::Accepted { topic, gaps } => self.bodies.accept(topic, &gaps),
                 Fill::Checkpoint(asked) => checkpoint = Some(asked),
-                Fill::MakeFile { index, bytes } => self.make_file(index, bytes),
+                Fill::MakeFile { index, bytes } => self.make_file(index, bytes)?,
             }
             let held: usize = rooms.iter().map(OwnedSemaphorePermit::num_permits).sum();
             let waiting = self.bodies.pending_bytes().max(held as u64 * 1024);
@@ -155,6 +166,7 @@ impl Filler {
                 let result = self.bodies.fill();
                 full = match &result {
                     Ok(()) => self.check_space(),
+                    Err(error) if error.is_disk_failure() => return Err(error.clone()),
                     Err(error) => {
                         tracing::warn!(%error, source = ?std::error::Error::source(error), "segments can't be written");
                         Some(self.full())
@@ -163,10 +175,11 @@ impl Filler {
                 if result.is_ok() {
                     rooms.clear();
                     self.feedback.say(|said| said.filled = true);
-                    if let Some(asked) = checkpoint.take()
-                        && let Err(retry) = self.take_checkpoint(asked)
+                    if let Some(asked) = checkpoint
+                        && self.take_checkpoint(asked)?
                     {
-                        checkpoint = retry;
+                        checkpoint = None;
+                    } else if checkpoint.is_some() {
                         full = Some(self.full());
                     }
                 }
@@ -176,12 +189,9 @@ impl Filler {
         }
     }
 
-    /// Err: it is to be tried again when there is room (what is in it), or never (None; the store stops).
-    fn take_checkpoint(&mut self, asked: Asked) -> Result<(), Option<Asked>> {
-        if let Err(error) = self.bodies.sync() {
-            self.feedback.say(|said| said.failed = Some(error));
-            return Err(None);
-        }
+    /// False: there is no room for it. Any other error is final.
+    fn take_checkpoint(&mut self, asked: Asked) -> Result<bool> {
+        self.bodies.sync()?;
         for problem in std::mem::take(&mut self.bodies.problems) {
             tracing::error!(error = %problem, "a segment can't be sealed");
         }
@@ -191,25 +201,24 @@ impl Filler {
         match checkpoint::write(&*self.env.disk, &self.layout, &checkpoint) {
             Ok(()) => {
                 self.feedback.say(|said| said.checkpointed = Some(round));
-                Ok(())
+                Ok(true)
             }
-            Err(error) if is_full(&error) => Err(Some(asked)),
-            Err(error) => {
-                self.feedback.say(|said| said.failed = Some(error));
-                Err(None)
-            }
+            Err(error) if error.is_full() => Ok(false),
+            Err(error) => Err(error),
         }
     }
 
-    fn make_file(&self, index: u32, bytes: u64) {
-        let made = writer::make_file(&*self.env.disk, &self.layout, index, bytes);
-        if let Err(error) = &made {
-            tracing::warn!(%error, "a journal file can't be made");
-            if error.is_failed_sync() {
-                self.feedback.say(|said| said.failed = Some(error.clone()));
+    fn make_file(&self, index: u32, bytes: u64) -> Result<()> {
+        let made = match writer::make_file(&*self.env.disk, &self.layout, index, bytes) {
+            Ok(()) => Some(index),
+            Err(error) if error.is_disk_failure() => return Err(error),
+            Err(error) => {
+                tracing::warn!(%error, "a journal file can't be made");
+                None
             }
-        }
-        self.feedback.say(|said| said.file_made = Some(made.ok().map(|()| index)));
+        };
+        self.feedback.say(|said| said.file_made = Some(made));
+        Ok(())
     }
 
     fn check_space(&self) -> Option<Full> {
@@ -224,12 +233,31 @@ impl Filler {
     }
 }
 
-/// Whether the volume had no room; anything else that fails a sync or a rename is final.
-fn is_full(error: &Error) -> bool {
-    match error {
-        Error::Io { action, source, .. } => {
-            *action != "sync" && source.kind() == std::io::ErrorKind::StorageFull
+/// Tells the commit loop of a filler that ends before its time, in a panic.
+struct Ending {
+    feedback: Feedback,
+    has_come: bool,
+}
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        if !self.has_come {
+            let why = "the filler ended in a panic".into();
+            self.feedback.say(|said| said.failed = Some(Error::Stopped { why }));
         }
-        _ => false,
+    }
+}
+
+/// Answers those who asked; they may be gone. Err: the disk failed.
+fn answer(
+    asked: impl IntoIterator<Item = oneshot::Sender<Result<()>>>,
+    result: Result<()>,
+) -> Result<()> {
+    for done in asked {
+        let _ = done.send(result.clone());
+    }
+    match result {
+        Err(error) if error.is_disk_failure() => Err(error),
+        _ => Ok(()),
     }
 }

@@ -126,7 +126,9 @@ pub(crate) fn disk_id(env: &Env, layout: &Layout, known: Option<DiskId>) -> Resu
                     format!("it says disk {}, the checkpoint is of disk {known}", identity.disk_id);
                 Err(Error::corrupt(&path, 0, what))
             }
-            _ => Ok(identity.disk_id),
+            Some(known) => Ok(known),
+            // The sync of its name may have failed, and nothing is to be built upon it then.
+            None => identity.write(disk, layout).map(|()| identity.disk_id),
         };
     }
     let mut used = known.is_some();

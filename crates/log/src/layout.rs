@@ -24,6 +24,7 @@ use danube_model::{Offset, TopicId};
 use crate::Error;
 
 const TEMPORARY: &str = ".tmp";
+const ASIDE: &str = ".aside";
 const JOURNAL: &str = ".jnl";
 const SEGMENT: &str = ".seg";
 
@@ -147,6 +148,18 @@ pub(crate) fn parse_segment(name: &str) -> Option<Offset> {
     (first <= Offset::MAX && segment_name(first) == name).then_some(first)
 }
 
+/// The first offset of a segment that was taken away, from the name that it has then.
+pub(crate) fn parse_taken(name: &str) -> Option<Offset> {
+    parse_segment(name.strip_suffix(TEMPORARY).or_else(|| name.strip_suffix(ASIDE))?)
+}
+
+/// The name under which the segment at `path` is kept that can't be part of its log.
+pub(crate) fn aside(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(ASIDE);
+    name.into()
+}
+
 /// Whether a name is that of a file that was never finished.
 pub(crate) fn is_temporary(name: &str) -> bool {
     name.ends_with(TEMPORARY)
@@ -174,24 +187,6 @@ pub(crate) fn write_atomically(disk: &dyn Disk, path: &Path, bytes: &[u8]) -> Re
     disk.rename(&unfinished, path).map_err(Error::io("replace", path))?;
     let dir = path.parent().unwrap_or(Path::new("."));
     disk.sync_dir(dir).map_err(Error::io("sync", dir))
-}
-
-/// Creates a directory, and makes it durable together with all directories above it: an earlier process may have created
-/// any of them and died before it synced.
-///
-/// # Errors
-///
-/// [`Error::Io`]. A directory above that this process may not read is left to whoever made it.
-pub(crate) fn create_dir_durably(disk: &dyn Disk, dir: &Path) -> Result<(), Error> {
-    disk.create_dir_all(dir).map_err(Error::io("create", dir))?;
-    for above in dir.ancestors().skip(1) {
-        let above = if above.as_os_str().is_empty() { Path::new(".") } else { above };
-        match disk.sync_dir(above) {
-            Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => break,
-            synced => synced.map_err(Error::io("sync", above))?,
-        }
-    }
-    Ok(())
 }
 
 /// Reads a whole file of at most `len_max` bytes; `None` if it does not exist.

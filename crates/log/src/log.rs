@@ -104,23 +104,17 @@ impl Log {
     /// Makes explicit gaps of everything that is damaged in the log's files. Reads all of them.
     pub async fn accept_damage(&self) -> Result<Vec<Gap>> {
         let topic = self.topic();
-        let (done, answer) = oneshot::channel();
-        self.store.command(Command::Item { topic, item: Item::Finish { done } }).await?;
-        answer.await.map_err(|_| Error::Closing)??;
+        self.store.ask(topic, |done| Item::Finish { done }).await?;
         let gaps = self.store.accept_damage(&self.shared).await?;
-        let (done, answer) = oneshot::channel();
-        let item = Item::Accepted { gaps: gaps.clone(), done };
-        self.store.command(Command::Item { topic, item }).await?;
-        answer.await.map_err(|_| Error::Closing)??;
+        let accepted = gaps.clone();
+        self.store.ask(topic, |done| Item::Accepted { gaps: accepted, done }).await?;
         Ok(gaps)
     }
 
     /// Closes the log: what was submitted before is finished, nothing is accepted after. Its end is then proven.
     pub async fn close(&self) -> Result<()> {
-        let (done, answer) = oneshot::channel();
-        let item = Item::Close { epoch: self.epoch, done };
-        self.store.command(Command::Item { topic: self.topic(), item }).await?;
-        answer.await.map_err(|_| Error::Closing)?
+        let epoch = self.epoch;
+        self.store.ask(self.topic(), |done| Item::Close { epoch, done }).await
     }
 }
 

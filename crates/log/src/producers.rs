@@ -23,7 +23,7 @@ use crate::codec::{Cursor, Decoded, Put};
 /// Producers that a log remembers. Above it, the least recently written is forgotten.
 pub(crate) const PRODUCERS_MAX: usize = 4096;
 /// Ranges that are remembered of a producer. Above it, the oldest is forgotten.
-pub(crate) const RANGES_MAX: usize = 64;
+pub(crate) const RANGES_MAX: usize = danube_model::caps::BATCHES_IN_FLIGHT_MAX;
 
 /// How far back a sequence counts as one that was sent before; farther away it is one that was skipped to. It is also
 /// the most that one range holds.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use danube_env::disk::Lock;
+use danube_env::disk::names::create_dir_durably;
 use danube_env::spawn::Running;
 use danube_env::{Env, blocking};
 use danube_model::{DiskId, Durability, Epoch, Offset, TopicId};
@@ -11,14 +12,14 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
 
 use crate::bodies::Body;
 use crate::checkpoint::{EndProof, Gap};
-use crate::commit::{COMMANDS_MAX, Command, Committer, Item, Live, OpenLog};
+use crate::commit::{Answer, COMMANDS_MAX, Command, Committer, Item, Live, OpenLog};
 use crate::config::{Config, Sizes};
 use crate::error::{Error, Result};
 use crate::files::{self, Behind};
 use crate::fill::{Feedback, Filler};
 use crate::identity::TopicIdentity;
 use crate::journal::writer::Journal;
-use crate::layout::{Layout, create_dir_durably};
+use crate::layout::Layout;
 use crate::log::{Extent, Log};
 use crate::reader::{Reader, Start};
 use crate::recovery::{self, Report};
@@ -28,6 +29,8 @@ use crate::state::LogState;
 
 /// Rounds that wait for the filler at most.
 const ROUNDS_MAX: usize = 1024;
+/// Logs that are deleted in one round, with one sync for the names of all.
+const DELETED_AT_ONCE: usize = 256;
 
 /// The hot tier. Cheap to clone; it runs until [`Store::close`].
 #[derive(Clone)]
@@ -46,7 +49,7 @@ struct Inner {
     stopped: watch::Receiver<Option<Error>>,
     logs: Mutex<BTreeMap<TopicId, Known>>,
     loops: Mutex<Vec<Running>>,
-    _lock: Box<dyn Lock>,
+    _lock: Arc<dyn Lock>,
 }
 
 struct Known {
@@ -90,7 +93,7 @@ impl Store {
         let opened = blocking(&*env.spawn, move || {
             let (env, layout, config) = opening;
             let root = layout.root();
-            create_dir_durably(&*env.disk, root)?;
+            create_dir_durably(&*env.disk, root).map_err(Error::dir)?;
             let lock = take_lock(&env, &layout)?;
             let space = env.disk.space(root).map_err(Error::io("measure", root))?;
             let sizes = Sizes::new(&config, space.total);
@@ -107,7 +110,7 @@ impl Store {
         config: Config,
         env: Env,
         layout: Layout,
-        lock: Box<dyn Lock>,
+        lock: Arc<dyn Lock>,
         sizes: Sizes,
         recovered: recovery::Recovered,
     ) -> Result<Self> {
@@ -137,6 +140,7 @@ impl Store {
             reserve: sizes.reserve,
             space_check: config.space_check,
             feedback,
+            _lock: Arc::clone(&lock),
         };
         let loops = vec![
             env.spawn.disk_thread("log-commit", Box::pin(committer.run(told))),
@@ -190,7 +194,7 @@ impl Store {
         let shared = Shared::new(topic, Offset::ZERO, Offset::ZERO);
         let (done, answer) = oneshot::channel();
         self.command(Command::Create { shared: Arc::clone(&shared), done }).await?;
-        answer.await.map_err(|_| Error::Closing)??;
+        self.answered(answer).await?;
         let facts = Facts {
             epoch: Epoch::ZERO,
             level: Durability::Disk,
@@ -213,9 +217,7 @@ impl Store {
             return Err(Error::Level { level: open.level });
         }
         let shared = self.find_files(topic).await?;
-        let (done, answer) = oneshot::channel();
-        self.command(Command::Item { topic, item: Item::Open { open, done } }).await?;
-        answer.await.map_err(|_| Error::Closing)??;
+        self.ask(topic, |done| Item::Open { open, done }).await?;
         if let Some(known) = self.logs().get_mut(&topic) {
             known.facts.epoch = known.facts.epoch.max(open.epoch);
             known.facts.level = open.level;
@@ -238,7 +240,7 @@ impl Store {
     pub(crate) async fn accept_damage(&self, shared: &Arc<Shared>) -> Result<Vec<Gap>> {
         let (disk, layout) = (Arc::clone(&self.inner.env.disk), self.inner.layout.clone());
         let shared = Arc::clone(shared);
-        blocking(&*self.inner.env.spawn, move || {
+        let accepted = blocking(&*self.inner.env.spawn, move || {
             let topic = shared.topic;
             let ranges = {
                 let mut view = shared.view();
@@ -264,8 +266,8 @@ impl Store {
                 gaps.extend(repair::accept(&*disk, &layout, range)?);
             }
             Ok(gaps)
-        })
-        .await
+        });
+        self.or_fail(accepted.await).await
     }
 
     /// Stops the store if the disk failed.
@@ -307,23 +309,37 @@ impl Store {
         Ok(shared)
     }
 
-    /// Deletes a log and its files. Its readers end.
-    pub async fn delete(&self, topic: TopicId) -> Result<()> {
-        if self.logs().remove(&topic).is_none() {
-            return self.remove_remains(topic).await;
+    /// Deletes logs and their files, some at once. Their readers end.
+    pub async fn delete(&self, topics: &[TopicId]) -> Result<()> {
+        for topics in topics.chunks(DELETED_AT_ONCE) {
+            let mut remains = Vec::new();
+            let mut deleting = Vec::new();
+            for topic in topics.iter().copied() {
+                if self.logs().remove(&topic).is_none() {
+                    remains.push(topic);
+                    continue;
+                }
+                let (done, answer) = oneshot::channel();
+                self.command(Command::Item { topic, item: Item::Delete { done } }).await?;
+                deleting.push(answer);
+            }
+            if !remains.is_empty() {
+                self.remove_remains(remains).await?;
+            }
+            for answer in deleting {
+                self.answered(answer).await?;
+            }
         }
-        let (done, answer) = oneshot::channel();
-        self.command(Command::Item { topic, item: Item::Delete { done } }).await?;
-        self.or_fail(answer.await.map_err(|_| Error::Closing)?).await
+        Ok(())
     }
 
-    /// Removes what a creation or a deletion that was cut short has left of a log.
-    async fn remove_remains(&self, topic: TopicId) -> Result<()> {
-        if let Some(error) = &*self.inner.stopped.borrow() {
-            return Err(Error::Stopped { why: error.to_string().into() });
+    /// Removes what creations or deletions that were cut short have left of logs.
+    async fn remove_remains(&self, topics: Vec<TopicId>) -> Result<()> {
+        if self.inner.stopped.borrow().is_some() {
+            return Err(self.ended());
         }
         let (disk, layout) = (Arc::clone(&self.inner.env.disk), self.inner.layout.clone());
-        let removing = move || files::remove(&*disk, &layout, topic);
+        let removing = move || files::remove(&*disk, &layout, &topics);
         let removed = blocking(&*self.inner.env.spawn, removing).await;
         self.or_fail(removed).await
     }
@@ -350,13 +366,21 @@ impl Store {
     }
 
     /// Finishes what was submitted, closes all logs, takes a checkpoint, and ends the loops.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Unfinished`] if that takes too long: the next start recovers the rest.
     pub async fn close(&self) -> Result<()> {
         let (done, answer) = oneshot::channel();
         let asked = self.command(Command::Stop { done }).await;
         let result = match asked {
-            Ok(()) => answer.await.map_err(|_| Error::Closing)?,
+            Ok(()) => self.answered(answer).await,
             Err(error) => Err(error),
         };
+        if let Err(Error::Unfinished { .. }) = &result {
+            // The filler may be at it for long; it keeps the directory locked.
+            return result;
+        }
         let loops = std::mem::take(
             &mut *self.inner.loops.lock().expect("nothing panics while it holds the loops"),
         );
@@ -382,7 +406,30 @@ impl Store {
     }
 
     pub(crate) async fn command(&self, command: Command) -> Result<()> {
-        self.inner.commands.send(command).await.map_err(|_| Error::Closing)
+        self.inner.commands.send(command).await.map_err(|_| self.ended())
+    }
+
+    /// Asks the commit loop to do something in a log, and waits for it.
+    pub(crate) async fn ask<T>(
+        &self,
+        topic: TopicId,
+        item: impl FnOnce(Answer<T>) -> Item,
+    ) -> Result<T> {
+        let (done, answer) = oneshot::channel();
+        self.command(Command::Item { topic, item: item(done) }).await?;
+        self.answered(answer).await
+    }
+
+    async fn answered<T>(&self, answer: oneshot::Receiver<Result<T>>) -> Result<T> {
+        answer.await.map_err(|_| self.ended())?
+    }
+
+    /// Why the commit loop answers nothing more.
+    fn ended(&self) -> Error {
+        match &*self.inner.stopped.borrow() {
+            Some(error) => Error::Stopped { why: error.to_string().into() },
+            None => Error::Closing,
+        }
     }
 
     /// Start, end and size of a log, open or not.
@@ -420,9 +467,9 @@ impl Store {
     }
 }
 
-fn take_lock(env: &Env, layout: &Layout) -> Result<Box<dyn Lock>> {
+fn take_lock(env: &Env, layout: &Layout) -> Result<Arc<dyn Lock>> {
     let path = layout.lock();
-    env.disk.lock(&path).map_err(|error| match error.kind() {
+    env.disk.lock(&path).map(Arc::from).map_err(|error| match error.kind() {
         std::io::ErrorKind::WouldBlock => Error::Busy { path },
         _ => Error::io("lock", path)(error),
     })

@@ -4,6 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use danube_env::disk::names::DirError;
 use danube_model::{BrokerId, ErrorKind};
 
 use crate::refusal::Refusal;
@@ -176,6 +177,11 @@ impl Error {
     pub(crate) fn io(operation: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Error {
         let path = path.to_owned();
         move |source| Error::Io { operation, path, source: Arc::new(source) }
+    }
+
+    pub(crate) fn dir(error: DirError) -> Error {
+        let DirError { action, path, source } = error;
+        Error::Io { operation: action, path, source: Arc::new(source) }
     }
 }
 

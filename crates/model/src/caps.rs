@@ -32,6 +32,9 @@ pub const ZSTD_WINDOW_LOG_MAX: u32 = 23;
 
 /// Records in a batch.
 pub const RECORDS_PER_BATCH_MAX: u32 = 65_536;
+/// Batches of a topic that a producer may have in flight. As many ranges of its sequence the log remembers at least, so that
+/// each can be told apart from others after a reconnect.
+pub const BATCHES_IN_FLIGHT_MAX: usize = 64;
 /// A record's key.
 pub const KEY_BYTES_MAX: usize = 64 * KIB;
 /// Headers of a record.

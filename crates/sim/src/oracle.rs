@@ -342,7 +342,6 @@ impl Oracle {
             sent.may_appear = true;
         }
         // A recovery that is cut short can't tell what its looking has brought into the page cache.
-        // And once the page cache was lost, what nobody has read since is not in it.
         self.is_evicted |= loss == Loss::PageCache;
         let is_cache_proven = !self.is_evicted && self.is_started;
         self.is_started = false;
@@ -354,6 +353,8 @@ impl Oracle {
     /// A store was opened, and this is what it knows.
     pub fn started(&mut self, logs: &BTreeMap<TopicId, Facts>) {
         self.is_started = true;
+        // From here on the journal is written to blocks that all are in the page cache.
+        self.is_evicted = false;
         let mut wrong = Vec::new();
         for (topic, ledger) in &self.ledgers {
             let Some(facts) = logs.get(topic) else {

@@ -178,18 +178,20 @@ fn what_was_acknowledged_survives_a_crash_at_every_change() {
 /// the power goes at the next start.
 #[test]
 fn after_a_failed_sync_nothing_is_acknowledged() {
-    let failed = (0..).take_while(|nth| survives_failed_sync(*nth)).count();
-    assert!(failed > 30, "only {failed} syncs");
+    for (operation, least) in [(Operation::SyncData, 30), (Operation::SyncDir, 10)] {
+        let failed = (0..).take_while(|nth| survives_failed_sync(operation, *nth)).count();
+        assert!(failed > least, "{operation:?} fails only {failed} times");
+    }
 }
 
 /// False if there were not that many syncs.
-fn survives_failed_sync(nth: u64) -> bool {
-    let context = &format!("sync {nth}");
+fn survives_failed_sync(operation: Operation, nth: u64) -> bool {
+    let context = &format!("{operation:?} {nth}");
     sim::run(nth, |world| async move {
         let machine = world.machine("broker");
         let broker = open(&machine.env()).await;
         let mut acknowledged = Acknowledged::default();
-        machine.disk().plan(Fault::nth(Operation::SyncData, nth));
+        machine.disk().plan(Fault::nth(operation, nth));
         let failed = acknowledged.work(&broker).await.is_err();
         if failed && !acknowledged.closing {
             let reason = broker.failed().await;

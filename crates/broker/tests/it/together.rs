@@ -30,6 +30,28 @@ fn a_deletion_that_nobody_waits_for_is_done() {
 }
 
 #[test]
+fn partitions_are_deleted_at_once() {
+    sim::run(1, |world| async move {
+        let machine = world.machine("broker");
+        let broker = open(&machine.env()).await;
+        let parts = 40;
+        let topic = NewTopic { partitions: Some(parts), ..new_topic("/default/p") };
+        broker.create_topic(topic).await.unwrap();
+        for part in broker.partitions(&name("/default/p")).unwrap() {
+            broker.topic(&part).unwrap().append(batch("one")).await.unwrap();
+        }
+        assert_eq!(logs(&machine), parts as usize);
+        machine.disk().trace().keep_lines();
+        broker.delete_topic(&name("/default/p")).await.unwrap();
+        assert_eq!(logs(&machine), 0);
+        let lines = machine.disk().trace().lines();
+        let syncs = lines.iter().filter(|line| line.starts_with("Sync")).count();
+        assert!(syncs < 10, "{syncs} syncs to delete {parts} partitions");
+        broker.close().await.unwrap();
+    });
+}
+
+#[test]
 fn an_opening_that_meets_a_deletion_leaves_nothing() {
     let mut met = 0;
     for seed in 0..200 {

@@ -58,9 +58,8 @@ use danube_proto::failure::Outcome;
 
 use crate::backoff::Backoff;
 
-/// How many batches of a topic may be in flight. The broker remembers the newest 64 ranges of a producer's sequence, so
-/// that many can be told apart from others after a reconnect.
-pub(crate) const IN_FLIGHT_MAX: usize = 64;
+/// How many batches of a topic may be in flight.
+pub(crate) const IN_FLIGHT_MAX: usize = danube_model::caps::BATCHES_IN_FLIGHT_MAX;
 
 /// Names a batch among all of a producer; rises in the order in which they are pushed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

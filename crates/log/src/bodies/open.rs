@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use danube_env::disk::Open;
+use danube_env::disk::names::{renew_name, restore_name};
 use danube_env::{Disk, File};
 use danube_model::{DiskId, Offset, TopicId};
 
@@ -29,11 +30,19 @@ pub(super) fn open_active(disk: &dyn Disk, path: &Path, position: u64) -> Result
     Ok(file)
 }
 
-/// Opens a segment that begins, without emptying what may be there under its name.
+/// Opens a segment that begins, without emptying what may be there under its name. That is from before a restart, and nobody
+/// knows whether its name was ever synced: it gets it anew.
 pub(super) fn open_new(disk: &dyn Disk, path: &Path) -> Result<Arc<dyn File>> {
+    let is_restored = restore_name(disk, path).map_err(Error::io("bring back", path))?;
     match disk.open(path, Open::Write) {
         Err(error) if error.kind() == ErrorKind::NotFound => {
             disk.open(path, Open::Create).map_err(Error::io("create", path))
+        }
+        Ok(file) => {
+            if !is_restored {
+                renew_name(disk, path).map_err(Error::io("name", path))?;
+            }
+            Ok(file)
         }
         file => file.map_err(Error::io("open", path)),
     }

@@ -66,6 +66,8 @@ pub(crate) struct Committer {
     uncheckpointed: u64,
     /// The round of a checkpoint that was asked for and is not there yet.
     checkpointing: Option<u64>,
+    /// The loop ended as it should.
+    has_ended: bool,
 }
 
 /// When something is due, by the monotonic clock.
@@ -111,35 +113,46 @@ impl Committer {
             timers: Timers::default(),
             uncheckpointed: 0,
             checkpointing: None,
+            has_ended: false,
             config,
         }
     }
 
     /// Runs until it is told to stop, or until all handles are gone. Owned and joined by the store.
-    pub(crate) async fn run(mut self, mut commands: mpsc::Receiver<Command>) {
-        let ended = match self.work(&mut commands).await {
+    pub(crate) async fn run(self, commands: mpsc::Receiver<Command>) {
+        // In a panic the loop says why it ends before the commands are dropped that wait for it.
+        let mut commands = commands;
+        let mut this = self;
+        let ended = match this.work(&mut commands).await {
             Ok(done) => done,
             Err(error) => {
-                self.fail(error);
+                this.fail(error);
                 None
             }
         };
         if let Some(done) = ended {
-            let clock = Arc::clone(&self.env.clock);
-            let result = tokio::select! {
-                biased;
-                result = self.finish() => result,
-                () = clock.sleep(STOP_MAX) => {
-                    tracing::warn!("the stop takes too long, the next start recovers the rest");
-                    Ok(())
-                }
-            };
-            if let Err(error) = &result {
-                self.fail(error.clone());
-            }
+            let result = this.stop().await;
             let _ = done.send(result);
         }
-        self.refuse_all(&mut commands).await;
+        this.refuse_all(&mut commands).await;
+    }
+
+    /// A clean stop, within [`STOP_MAX`].
+    async fn stop(&mut self) -> Result<()> {
+        let clock = Arc::clone(&self.env.clock);
+        let result = tokio::select! {
+            biased;
+            result = self.finish() => result,
+            () = clock.sleep(STOP_MAX) => Err(Error::Unfinished { limit: STOP_MAX }),
+        };
+        match &result {
+            Ok(()) => {}
+            Err(error @ Error::Unfinished { .. }) => {
+                tracing::warn!(%error, "the stop is cut short")
+            }
+            Err(error) => self.fail(error.clone()),
+        }
+        result
     }
 
     /// Round after round; returns who asked to stop.
@@ -181,7 +194,7 @@ impl Committer {
                 // What did not fit was refused meanwhile: nothing needs room any more.
                 self.blocked_at = None;
             }
-            self.make_room().await;
+            self.make_room().await?;
         }
     }
 
@@ -198,7 +211,7 @@ impl Committer {
             Command::Item { topic, item } => self.enqueue(topic, item),
             Command::Create { shared, done } => {
                 self.logs.entry(shared.topic).or_insert_with(|| Live::empty(Arc::clone(&shared)));
-                self.tell_filler(Fill::Create(shared)).await;
+                self.tell_filler(Fill::Create(shared)).await?;
                 let _ = done.send(Ok(()));
             }
             Command::RaiseCeiling { topic, epoch, ceiling } => {
@@ -275,31 +288,36 @@ impl Committer {
     }
 
     /// Asks the filler ahead of need for journal files and checkpoints.
-    async fn make_room(&mut self) {
+    async fn make_room(&mut self) -> Result<()> {
         if self.timers.no_file_before <= self.env.clock.monotonic()
             && let Some(index) = self.journal.file_to_make()
         {
-            self.tell_filler(Fill::MakeFile { index, bytes: self.journal_file_bytes }).await;
+            self.tell_filler(Fill::MakeFile { index, bytes: self.journal_file_bytes }).await?;
         }
         let wanted = self.uncheckpointed >= self.checkpoint_bytes
             || self.journal.wants_checkpoint()
             || (self.blocked_at.is_some() && self.journal.has_used());
         if wanted && self.checkpointing.is_none() {
-            self.ask_for_checkpoint(false).await;
+            self.ask_for_checkpoint(false).await?;
         }
+        Ok(())
     }
 
-    async fn ask_for_checkpoint(&mut self, clean: bool) {
+    async fn ask_for_checkpoint(&mut self, clean: bool) -> Result<()> {
         let round = self.journal.last_round();
         self.checkpointing = Some(round);
         self.uncheckpointed = 0;
         let generation = self.journal.generation();
-        self.tell_filler(Fill::Checkpoint(Asked { round, clean, generation })).await;
+        self.tell_filler(Fill::Checkpoint(Asked { round, clean, generation })).await
     }
 
-    async fn tell_filler(&mut self, fill: Fill) {
-        // The filler is gone only when it panicked; its task's owner says so.
-        let _ = self.filler.send(fill).await;
+    async fn tell_filler(&mut self, fill: Fill) -> Result<()> {
+        if self.filler.send(fill).await.is_ok() {
+            return Ok(());
+        }
+        // It has said why it is gone.
+        self.hear(self.feedback.take())?;
+        Err(Error::Stopped { why: "the filler is gone".into() })
     }
 
     fn check_timers(&mut self) -> Result<()> {
@@ -357,7 +375,7 @@ impl Committer {
         while !self.ready.is_empty() {
             if self.has_room() {
                 self.round().await?;
-                self.make_room().await;
+                self.make_room().await?;
             } else {
                 self.feedback.news().await;
             }
@@ -368,7 +386,7 @@ impl Committer {
             self.feedback.news().await;
             self.hear(self.feedback.take())?;
         }
-        self.ask_for_checkpoint(true).await;
+        self.ask_for_checkpoint(true).await?;
         while self.checkpointing.is_some() && self.full.is_none() {
             self.feedback.news().await;
             self.hear(self.feedback.take())?;
@@ -386,6 +404,7 @@ impl Committer {
 
     /// Answers whatever is left and whatever comes.
     async fn refuse_all(mut self, commands: &mut mpsc::Receiver<Command>) {
+        self.has_ended = true;
         let error = match &*self.stopped.borrow() {
             Some(error) => Error::Stopped { why: error.to_string().into() },
             None => Error::Closing,
@@ -404,6 +423,14 @@ impl Committer {
                 }
                 Command::RaiseCeiling { .. } | Command::Fail(_) => {}
             }
+        }
+    }
+}
+
+impl Drop for Committer {
+    fn drop(&mut self) {
+        if !self.has_ended {
+            self.fail(Error::Stopped { why: "the commit loop ended in a panic".into() });
         }
     }
 }

@@ -29,7 +29,14 @@ pub(super) struct Round {
     entries: Vec<Entry>,
     records: Vec<(TopicId, Record)>,
     appends: Vec<Answered>,
+    then: Then,
+}
+
+/// What follows when a round is durable.
+#[derive(Default)]
+struct Then {
     controls: Vec<(Control, Answer<()>)>,
+    deleted: Vec<(TopicId, Answer<()>)>,
     accepted: Vec<(TopicId, Vec<Gap>)>,
 }
 
@@ -43,7 +50,6 @@ struct Answered {
 enum Control {
     Opened(TopicId),
     Closed(TopicId),
-    Deleted(TopicId),
     Finished(TopicId),
 }
 
@@ -55,8 +61,7 @@ impl Committer {
             self.blocked_at = (!self.ready.is_empty()).then(|| self.journal.room());
             // Duplicates of what is durable, and what needs no record.
             self.answer(round.appends);
-            self.after(round.controls, round.accepted).await;
-            return Ok(());
+            return self.after(round.then).await;
         }
         self.blocked_at = None;
         let kib =
@@ -72,7 +77,7 @@ impl Committer {
             })
             .collect();
         let entries = std::mem::take(&mut round.entries);
-        let has_controls = !round.controls.is_empty();
+        let has_controls = !round.then.controls.is_empty() || !round.then.deleted.is_empty();
         self.uncheckpointed += Head::round_len(entries.len(), round.bytes);
         self.journal.write(entries, &payloads, round.now.get())?;
         self.env.spawn.interleave().await;
@@ -87,24 +92,28 @@ impl Committer {
         }
         self.env.spawn.interleave().await;
         self.answer(std::mem::take(&mut round.appends));
-        let Round { records, controls, accepted, .. } = round;
-        self.tell_filler(Fill::Round { records, room: room.ok() }).await;
-        self.after(controls, accepted).await;
+        let Round { records, then, .. } = round;
+        self.tell_filler(Fill::Round { records, room: room.ok() }).await?;
+        self.after(then).await?;
         self.tail.evict();
         Ok(())
     }
 
-    async fn after(
-        &mut self,
-        controls: Vec<(Control, Answer<()>)>,
-        accepted: Vec<(TopicId, Vec<Gap>)>,
-    ) {
+    async fn after(&mut self, then: Then) -> Result<()> {
+        let Then { controls, deleted, accepted } = then;
         for (control, done) in controls {
-            self.confirm(control, done).await;
+            self.confirm(control, done).await?;
+        }
+        if !deleted.is_empty() {
+            for (topic, _) in &deleted {
+                self.forget(*topic);
+            }
+            self.tell_filler(Fill::Delete(deleted)).await?;
         }
         for (topic, gaps) in accepted {
-            self.tell_filler(Fill::Accepted { topic, gaps }).await;
+            self.tell_filler(Fill::Accepted { topic, gaps }).await?;
         }
+        Ok(())
     }
 
     /// Logs take turns until the round is full or nothing is left: who has much alone pays for one sync, not for one each turn.
@@ -117,8 +126,7 @@ impl Committer {
             entries: Vec::new(),
             records: Vec::new(),
             appends: Vec::new(),
-            controls: Vec::new(),
-            accepted: Vec::new(),
+            then: Then::default(),
         };
         while let Some(topic) = self.ready.pop_front() {
             let full = self.take_turn(topic, &mut round);
@@ -187,7 +195,7 @@ impl Committer {
                 drop(room);
             }
             Item::Open { open, done } => match self.place_open(&open, round) {
-                Ok(()) => round.controls.push((Control::Opened(topic), done)),
+                Ok(()) => round.then.controls.push((Control::Opened(topic), done)),
                 Err(error) => drop(done.send(Err(error))),
             },
             Item::Close { epoch, done } => {
@@ -195,7 +203,7 @@ impl Committer {
                     live.state.close();
                     round.control(topic, live, Kind::Close);
                     round.records.push((topic, Record::Close));
-                    round.controls.push((Control::Closed(topic), done));
+                    round.then.controls.push((Control::Closed(topic), done));
                 } else {
                     drop(done.send(Err(Error::NotOpen { topic, epoch })));
                 }
@@ -204,17 +212,17 @@ impl Committer {
                 live.state.close();
                 live.deleted = true;
                 round.control(topic, live, Kind::Delete);
-                round.controls.push((Control::Deleted(topic), done));
+                round.then.deleted.push((topic, done));
             }
             Item::Seal => seal(topic, live, round),
             Item::Finish { done } => {
                 seal(topic, live, round);
-                round.controls.push((Control::Finished(topic), done));
+                round.then.controls.push((Control::Finished(topic), done));
             }
             Item::Accepted { gaps, done } => {
                 live.state.accept(&gaps);
                 live.shared.view().gaps = live.state.gaps.clone();
-                round.accepted.push((topic, gaps));
+                round.then.accepted.push((topic, gaps));
                 drop(done.send(Ok(())));
             }
         }
@@ -306,7 +314,15 @@ impl Committer {
         }
     }
 
-    async fn confirm(&mut self, control: Control, done: Answer<()>) {
+    /// A log's deletion is durable.
+    fn forget(&mut self, topic: TopicId) {
+        if let Some(live) = self.logs.remove(&topic) {
+            live.queue.into_iter().for_each(|item| item.refuse(Error::NoLog { topic }));
+            self.ready.retain(|ready| *ready != topic);
+        }
+    }
+
+    async fn confirm(&mut self, control: Control, done: Answer<()>) -> Result<()> {
         match control {
             Control::Opened(topic) => {
                 if let Some(live) = self.logs.get_mut(&topic) {
@@ -320,20 +336,12 @@ impl Committer {
                     live.shared.set_closed(!live.state.open);
                 }
             }
-            Control::Deleted(topic) => {
-                if let Some(live) = self.logs.remove(&topic) {
-                    live.queue.into_iter().for_each(|item| item.refuse(Error::NoLog { topic }));
-                    self.ready.retain(|ready| *ready != topic);
-                }
-                self.tell_filler(Fill::Delete { topic, done }).await;
-                return;
-            }
             Control::Finished(topic) => {
-                self.tell_filler(Fill::Finish { topic, done }).await;
-                return;
+                return self.tell_filler(Fill::Finish { topic, done }).await;
             }
         }
         let _ = done.send(Ok(()));
+        Ok(())
     }
 }
 

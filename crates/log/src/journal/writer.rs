@@ -24,6 +24,9 @@ use crate::mutant;
 
 /// Zeroes to fill a new file with, a piece at a time.
 static ZEROES: [u8; 64 * 1024] = [0; 64 * 1024];
+/// Follows what is written to a file, and is overwritten by what comes next: so the block in which a recovery finds the end
+/// of the journal is in the page cache together with the rounds, also in a file that was used before.
+const BLOCK_BEHIND: &[u8] = ZEROES.split_at(BLOCK as usize).0;
 /// How often the same round is written again at the same place when the write fails. A failed write has made
 /// nothing durable that was told to anybody, so unlike a sync it may be tried again.
 const WRITE_TRIES: u32 = 3;
@@ -201,11 +204,12 @@ impl Journal {
         let current = &mut self.current;
         let (bytes, copy) = head.encode();
         let used = 2 * Head::encoded_len(records) + head.payload_bytes();
-        let mut parts = Vec::with_capacity(payloads.len() + 3);
+        let mut parts = Vec::with_capacity(payloads.len() + 4);
         parts.push(bytes.as_slice());
         parts.extend_from_slice(payloads);
         parts.push(&ZEROES[..(len - used) as usize]);
         parts.push(copy.as_slice());
+        parts.push(BLOCK_BEHIND);
         write_again(&*current.file, &parts, current.position)
             .map_err(Error::io("write", self.layout.journal_file(current.index)))?;
         current.position += len;
@@ -275,7 +279,7 @@ pub(crate) fn begin_file(
     let path = layout.journal_file(index);
     let file = disk.open(&path, Open::Write).map_err(Error::io("open", &path))?;
     let header = FileHeader { disk_id, generation, first_round, file_bytes };
-    write_again(&*file, &[&header.encode()], 0).map_err(Error::io("write", &path))?;
+    write_again(&*file, &[&header.encode(), BLOCK_BEHIND], 0).map_err(Error::io("write", &path))?;
     file.sync_data().map_err(Error::io("sync", &path))?;
     Ok(file)
 }

@@ -1,7 +1,11 @@
 //! Frames that the journal lost and a segment still has.
 
+use std::collections::BTreeSet;
+use std::io::ErrorKind;
+
 use danube_env::Disk;
-use danube_env::disk::Open;
+use danube_env::disk::names::{AGAIN, again};
+use danube_env::disk::{Entry, Open};
 use danube_model::{Epoch, Frame, Offset, TopicId};
 
 use crate::error::{Error, Result};
@@ -20,17 +24,26 @@ pub(super) fn frames(
 ) -> Result<Vec<Frame>> {
     let dir = layout.topic_dir(topic);
     let entries = match disk.list(&dir) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
         entries => entries.map_err(Error::io("list", &dir))?,
     };
-    let firsts: Vec<_> =
-        entries.iter().filter_map(|entry| layout::parse_segment(&entry.name)).collect();
+    // One that was getting its name anew may still be under the other one.
+    let name = |entry: &'_ Entry| entry.name.trim_end_matches(AGAIN).to_owned();
+    let firsts: BTreeSet<_> =
+        entries.iter().filter_map(|entry| layout::parse_segment(&name(entry))).collect();
+    let firsts: Vec<_> = firsts.into_iter().collect();
     let at = firsts.partition_point(|first| *first <= from).saturating_sub(1);
     let mut found = Vec::new();
     let mut end = from;
     for first in &firsts[at..] {
         let path = layout.segment(topic, *first);
-        let file = disk.open(&path, Open::Read).map_err(Error::io("open", &path))?;
+        let file = match disk.open(&path, Open::Read) {
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                disk.open(&again(&path), Open::Read)
+            }
+            file => file,
+        };
+        let file = file.map_err(Error::io("open", &path))?;
         let len = file.len().map_err(Error::io("read", &path))?;
         let mut walk = Walk::new(file, &path, topic, HEADER_BYTES, len);
         loop {

@@ -8,10 +8,11 @@
 //!   place: after a failed sync even a clean page proves nothing.
 //! * What was known to be synced is never taken for the end of a log.
 //!
-//! Reading order: this module, `replay` (which record counts), `heal` (what the journal lost), `residency` (whether
-//! the page cache is still the one that was written to).
+//! Reading order: this module, `replay` (which record counts), `heal` (what the journal lost), `names` (which names are
+//! not trusted), `residency` (whether the page cache is still the one that was written to).
 
 mod heal;
+mod names;
 mod replay;
 mod residency;
 
@@ -66,7 +67,7 @@ pub(crate) struct Recovered {
 pub(crate) fn recover(env: &Env, layout: &Layout, file_bytes: u64) -> Result<Recovered> {
     let disk = &*env.disk;
     let boot_id = disk.boot_id().map_err(Error::io("find the boot id for", layout.root()))?;
-    make_dirs(disk, layout)?;
+    names::make_dirs(disk, layout)?;
     let mut report = Report { problems: strange_names(disk, layout)?, ..Report::default() };
     let read = checkpoint::read(disk, layout)?;
     report.problems.extend(read.problems);
@@ -86,6 +87,7 @@ pub(crate) fn recover(env: &Env, layout: &Layout, file_bytes: u64) -> Result<Rec
     for log in checkpoint.iter().flat_map(|checkpoint| &checkpoint.logs) {
         bodies.insert(log.topic_id, Body::from_checkpoint(log));
     }
+    names::renew_logs(disk, layout, &mut bodies)?;
     add_new_logs(disk, layout, &mut bodies, &mut report)?;
 
     let after = checkpoint.as_ref().map(After::checkpoint).unwrap_or_default();
@@ -107,8 +109,8 @@ pub(crate) fn recover(env: &Env, layout: &Layout, file_bytes: u64) -> Result<Rec
     let written = TimeMs::new(env.clock.wall_ms());
     let mut checkpoint = bodies.checkpoint(last, false, written, boot_id, 0);
     checkpoint::write(disk, layout, &checkpoint)?;
-    for topic in deleted {
-        bodies.delete(topic)?;
+    if !deleted.is_empty() {
+        bodies.delete(&deleted.into_iter().collect::<Vec<_>>())?;
     }
     residency.forget(disk, layout)?;
     let journal = journal_start(disk, layout, disk_id, &found, file_bytes, last + 1)?;
@@ -116,15 +118,6 @@ pub(crate) fn recover(env: &Env, layout: &Layout, file_bytes: u64) -> Result<Rec
     checkpoint.generation = journal.generation;
     checkpoint::write(disk, layout, &checkpoint)?;
     Ok(Recovered { disk_id, boot_id, bodies, journal, report })
-}
-
-/// An earlier process may have made names in these directories and died before it synced them.
-fn make_dirs(disk: &dyn Disk, layout: &Layout) -> Result<()> {
-    for dir in [layout.journal_dir(), layout.topics_dir()] {
-        disk.create_dir_all(&dir).map_err(Error::io("create", &dir))?;
-        disk.sync_dir(&dir).map_err(Error::io("sync", &dir))?;
-    }
-    disk.sync_dir(layout.root()).map_err(Error::io("sync", layout.root()))
 }
 
 /// What a recovery would make of a directory.
@@ -269,15 +262,17 @@ fn journal_start(
     let generations =
         found.files.iter().filter_map(|file| file.header).map(|header| header.generation);
     let generation = generations.max().map_or(1, |last| last + 1);
-    let mut free = Vec::new();
+    let (mut free, mut unused) = (Vec::new(), Vec::new());
     for file in &found.files {
         if file.len == file_bytes {
             free.push(file.index);
+            unused.extend(file.header.is_none().then_some(file.index));
         } else {
             let path = layout.journal_file(file.index);
             disk.remove_file(&path).map_err(Error::io("remove", &path))?;
         }
     }
+    names::renew_unused(disk, layout, &unused)?;
     if free.is_empty() {
         writer::make_file(disk, layout, 1, file_bytes)?;
         free.push(1);

@@ -8,11 +8,11 @@
 //! superfluous is gone.
 
 use std::collections::BTreeSet;
-use std::io;
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 use danube_env::disk::Open;
+use danube_env::disk::names::create_dir_durably;
 use danube_env::{Disk, Env};
 
 use crate::store::entry::{Entry, EntryId};
@@ -96,7 +96,7 @@ impl Contents {
             env.disk.remove_file(path).map_err(Error::io("remove", path))?;
         }
         if vote.is_none() {
-            create_dir(&*env.disk, &dir)?;
+            create_dir_durably(&*env.disk, &dir).map_err(Error::dir)?;
         }
         let mut reserve = Reserve::new(env.disk.clone(), dir.join(layout::RESERVE));
         retry_with_reserve(&mut reserve, || {
@@ -298,26 +298,6 @@ fn retry_with_reserve<T>(reserve: &mut Reserve, work: impl Fn() -> Result<T>) ->
         Err(error) if is_volume_full(&error) && reserve.release() => work(),
         result => result,
     }
-}
-
-/// Creates the directory durably, all names on the way to it too: who made them may have stopped before their sync. If it
-/// is there and empty it is created again, because that sync may have failed.
-fn create_dir(disk: &dyn Disk, dir: &Path) -> Result<()> {
-    let is_there = disk.exists(dir).map_err(Error::io("look for", dir))?;
-    if is_there && disk.list(dir).map_err(Error::io("list", dir))?.is_empty() {
-        // It may be the root of a volume, which can't be removed and whose name needs no sync.
-        let _ = disk.remove_dir_all(dir);
-    }
-    disk.create_dir_all(dir).map_err(Error::io("create", dir))?;
-    for parent in dir.ancestors().skip(1) {
-        let parent = if parent == Path::new("") { Path::new(".") } else { parent };
-        match disk.sync_dir(parent) {
-            // What this process may not even read it did not make.
-            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
-            synced => synced.map_err(Error::io("sync", parent))?,
-        }
-    }
-    Ok(())
 }
 
 fn is_temporary(path: &Path) -> bool {

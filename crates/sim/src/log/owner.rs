@@ -142,7 +142,7 @@ async fn close(life: &Life, number: usize) {
 async fn delete(life: &Life, number: usize, id: TopicId) {
     life.scene.note(format_args!("t{number} is deleted: {id}"));
     life.scene.oracle(|oracle| oracle.deleting(id));
-    match life.within("a log is deleted", life.store.delete(id)).await {
+    match life.within("a log is deleted", life.store.delete(&[id])).await {
         Some(Ok(())) if !life.is_dead() => {
             life.scene.topic(number).condemned.retain(|condemned| *condemned != id);
             life.scene.oracle(|oracle| oracle.deleted(id));

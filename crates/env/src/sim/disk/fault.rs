@@ -95,7 +95,13 @@ impl Fault {
     /// With "no space left on device" instead of "input/output error".
     #[must_use]
     pub fn no_space(self) -> Self {
-        Self { errno: rustix::io::Errno::NOSPC.raw_os_error(), ..self }
+        self.errno(rustix::io::Errno::NOSPC.raw_os_error())
+    }
+
+    /// With this error of the system instead of "input/output error".
+    #[must_use]
+    pub fn errno(self, errno: i32) -> Self {
+        Self { errno, ..self }
     }
 
     /// The file system shuts itself down then, as it does when it can't keep its own journal: nothing can be changed any
