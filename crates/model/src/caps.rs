@@ -7,6 +7,8 @@
 pub const TOPIC_NAME_BYTES_MAX: usize = 255;
 /// A namespace's name.
 pub const NAMESPACE_BYTES_MAX: usize = 127;
+/// A subscription's name, and a consumer's.
+pub const SUBSCRIPTION_NAME_BYTES_MAX: usize = 255;
 /// Partitions of a topic: the greatest index is one less.
 pub const PARTITIONS_MAX: u32 = 10_000;
 
