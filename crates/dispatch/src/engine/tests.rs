@@ -1,0 +1,210 @@
+//! The engine against a plain model that keeps every record by itself and knows the rules of `docs/delivery.md`.
+
+mod model;
+
+use proptest::prelude::*;
+
+use self::model::{Event, World};
+use super::*;
+
+fn events() -> impl Strategy<Value = Event> {
+    prop_oneof![
+        6 => prop::collection::vec(0u8..6, 1..9).prop_map(Event::Publish),
+        3 => (0u8..4, prop_oneof![Just(u64::MAX), 0u64..9], 0u8..4)
+            .prop_map(|(consumer, credit, filter)| Event::Join { consumer, credit, filter }),
+        2 => (0u8..4).prop_map(Event::Leave),
+        2 => (0u8..4, 1u64..9).prop_map(|(consumer, records)| Event::Grant { consumer, records }),
+        1 => (0u8..4, any::<bool>()).prop_map(|(consumer, room)| Event::Room { consumer, room }),
+        8 => (0u64..40, 1u64..12).prop_map(|(first, count)| Event::Acknowledge { first, count }),
+        3 => (0u64..40, 0u64..9_000).prop_map(|(offset, delay)| Event::Refuse { offset, delay }),
+        1 => (0u64..40).prop_map(Event::Reject),
+        4 => (1u64..6_000).prop_map(Event::Wait),
+        1 => (0u64..20, 1u64..9).prop_map(|(first, count)| Event::Missing { first, count }),
+        1 => (0u64..40).prop_map(Event::Seek),
+        2 => Just(Event::Save),
+        1 => (0u8..3).prop_map(Event::Policy),
+    ]
+}
+
+fn kinds() -> impl Strategy<Value = SubscriptionType> {
+    use SubscriptionType::*;
+    prop_oneof![1 => Just(Exclusive), 1 => Just(Failover), 1 => Just(Shared), 3 => Just(KeyShared)]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 3000, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_delivery_keeps_the_rules(
+        kind in kinds(),
+        max_unacked in 1u64..12,
+        events in prop::collection::vec(events(), 1..80),
+    ) {
+        let mut world = World::new(kind, max_unacked);
+        for event in events {
+            world.event(event);
+        }
+        world.finish();
+    }
+
+    #[test]
+    fn the_same_events_give_the_same_actions(
+        kind in kinds(),
+        events in prop::collection::vec(events(), 1..40),
+    ) {
+        let run = || {
+            let mut world = World::new(kind, 8);
+            events.iter().for_each(|event| world.event(event.clone()));
+            world.actions
+        };
+        prop_assert_eq!(run(), run());
+    }
+}
+
+fn id(number: u64) -> ConsumerId {
+    ConsumerId::new(number).unwrap()
+}
+
+fn range(start: u64, end: u64) -> Range<Offset> {
+    Offset::new(start)..Offset::new(end)
+}
+
+fn engine(kind: SubscriptionType, policy: FailurePolicy) -> Engine {
+    let promise = Promise::AtLeastOnce;
+    let settings = Settings { kind, promise, max_unacked_messages: 1000, policy };
+    Engine::new(settings, Cursor::new(Offset::ZERO))
+}
+
+fn join(engine: &mut Engine, consumer: u64, credit: u64) {
+    let name = format!("c{consumer}");
+    engine.join(Joining { id: id(consumer), name: &name, credit, filters: Vec::new() });
+}
+
+/// Consumer, first offset, end, count of deliveries.
+fn deliveries(engine: &mut Engine, now: Duration) -> Vec<(u64, u64, u64, u32)> {
+    let mut deliveries = Vec::new();
+    while let Some(action) = engine.poll(now) {
+        let Action::Deliver(delivery) = action else { panic!("{action:?}") };
+        let Delivery { consumer, range, deliveries: count } = delivery;
+        deliveries.push((consumer.get(), range.start.get(), range.end.get(), count));
+    }
+    deliveries
+}
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// L10: one late message is delivered again, once per time-out, and nothing else is.
+#[test]
+fn only_the_late_message_comes_again() {
+    let policy = FailurePolicy { ack_timeout_ms: 2000, ..FailurePolicy::default() };
+    let mut engine = engine(SubscriptionType::Shared, policy);
+    join(&mut engine, 1, u64::MAX);
+    join(&mut engine, 2, u64::MAX);
+    engine.offer(range(0, 200));
+    assert_eq!(deliveries(&mut engine, SECOND), [(1, 0, 100, 1), (2, 100, 200, 1)]);
+    engine.acknowledge(range(1, 200));
+    for (second, count) in [(3, 2), (5, 3), (7, 4)] {
+        assert_eq!(engine.next_timer(), Some(SECOND * second));
+        let late = deliveries(&mut engine, SECOND * second);
+        assert!(matches!(late[..], [(_, 0, 1, again)] if again == count), "{late:?}");
+    }
+    engine.acknowledge(range(0, 1));
+    assert_eq!((engine.cursor().floor(), engine.next_timer()), (Offset::new(200), None));
+}
+
+/// L09: what retention removed leaves the window, and a late acknowledgement of it changes nothing.
+#[test]
+fn messages_that_are_gone_leave_the_window() {
+    let mut engine = engine(SubscriptionType::Exclusive, FailurePolicy::default());
+    engine.set_max_unacked_messages(10);
+    join(&mut engine, 1, u64::MAX);
+    engine.offer(range(0, 10));
+    assert_eq!(deliveries(&mut engine, SECOND).len(), 1);
+    assert_eq!(engine.wants(), 0);
+    engine.missing(range(0, 10));
+    assert_eq!((engine.wants(), engine.in_flight()), (10, 0));
+    engine.offer(range(10, 15));
+    assert_eq!(deliveries(&mut engine, SECOND), [(1, 10, 15, 1)]);
+    engine.acknowledge(range(3, 4));
+    engine.acknowledge(range(20, 30));
+    assert_eq!((engine.cursor().floor(), engine.in_flight()), (Offset::new(10), 5));
+}
+
+/// L08: an acknowledgement of an earlier delivery does not count for what was not delivered again.
+#[test]
+fn a_late_acknowledgement_moves_no_cursor_that_was_set_back() {
+    let mut engine = engine(SubscriptionType::Exclusive, FailurePolicy::default());
+    join(&mut engine, 1, u64::MAX);
+    engine.offer(range(0, 900));
+    deliveries(&mut engine, SECOND);
+    engine.acknowledge(range(0, 500));
+    engine.seek(Offset::new(100));
+    engine.acknowledge(range(500, 900));
+    assert_eq!(engine.cursor().floor(), Offset::new(100));
+    engine.offer(range(0, 300));
+    assert_eq!(deliveries(&mut engine, SECOND), [(1, 100, 300, 1)]);
+    engine.acknowledge(range(100, 900));
+    assert_eq!(engine.cursor().floor(), Offset::new(300));
+}
+
+/// L11: a key moves only when its earlier messages are settled; keys without any move at once.
+#[test]
+fn a_key_moves_when_its_earlier_messages_are_settled() {
+    let mut engine = engine(SubscriptionType::KeyShared, FailurePolicy::default());
+    let keys: Vec<_> = (0..10).map(|key| format!("key-{key}")).collect();
+    let offer = |engine: &mut Engine, from: u64, to: u64| {
+        let record = |at: u64| (Offset::new(at), keys[at as usize % 10].as_bytes());
+        engine.offer_records(range(from, to), (from..to).map(record));
+    };
+    join(&mut engine, 1, u64::MAX);
+    offer(&mut engine, 0, 500);
+    assert_eq!(deliveries(&mut engine, SECOND), [(1, 0, 500, 1)]);
+    join(&mut engine, 2, u64::MAX);
+    offer(&mut engine, 500, 510);
+    let at_once = deliveries(&mut engine, SECOND);
+    assert!(at_once.iter().all(|delivery| delivery.0 == 1), "{at_once:?}");
+    let moved = 10 - at_once.iter().map(|(_, start, end, _)| end - start).sum::<u64>();
+    assert!((1..10).contains(&moved), "{moved} keys are to move");
+    engine.acknowledge(range(0, 499));
+    let after = deliveries(&mut engine, SECOND);
+    assert!(after.iter().all(|delivery| delivery.0 == 2), "{after:?}");
+    engine.acknowledge(range(499, 510));
+    deliveries(&mut engine, SECOND);
+    engine.acknowledge(range(499, 510));
+    assert_eq!(engine.cursor().floor(), Offset::new(510));
+}
+
+#[test]
+fn a_blocked_key_holds_back_itself_alone() {
+    let policy = FailurePolicy { max_redelivery_count: 0, ..FailurePolicy::default() };
+    let mut engine = engine(SubscriptionType::KeyShared, policy);
+    join(&mut engine, 1, u64::MAX);
+    let record = |at: u64| (Offset::new(at), if at.is_multiple_of(2) { &b"a"[..] } else { b"b" });
+    engine.offer_records(range(0, 4), (0..4).map(record));
+    deliveries(&mut engine, SECOND);
+    engine.refuse(Offset::ZERO, 0, "bad", SECOND);
+    let reason = "bad".to_owned();
+    let blocked = Action::Blocked { offset: Offset::ZERO, deliveries: 1, reason };
+    assert_eq!(engine.poll(SECOND), Some(blocked));
+    engine.offer_records(range(4, 8), (4..8).map(record));
+    assert_eq!(deliveries(&mut engine, SECOND), [(1, 5, 6, 1), (1, 7, 8, 1)]);
+    engine.set_policy(FailurePolicy {
+        poison: danube_model::PoisonPolicy::Drop,
+        ..FailurePolicy { max_redelivery_count: 0, ..FailurePolicy::default() }
+    });
+    assert_eq!(engine.poll(SECOND), Some(Action::Dropped { offset: Offset::ZERO, deliveries: 1 }));
+    assert_eq!(deliveries(&mut engine, SECOND), [(1, 4, 5, 1), (1, 6, 7, 1)]);
+}
+
+#[test]
+fn at_most_once_settles_what_it_hands_out() {
+    let mut engine = engine(SubscriptionType::Exclusive, FailurePolicy::default());
+    engine.settings.promise = Promise::AtMostOnce;
+    join(&mut engine, 1, 5);
+    engine.offer(range(0, 8));
+    assert_eq!(deliveries(&mut engine, SECOND), [(1, 0, 5, 1)]);
+    engine.leave(id(1));
+    join(&mut engine, 2, 5);
+    assert_eq!(deliveries(&mut engine, SECOND), [(2, 5, 8, 1)]);
+    assert_eq!((engine.cursor().floor(), engine.next_timer()), (Offset::new(8), None));
+}

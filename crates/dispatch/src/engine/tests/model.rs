@@ -1,0 +1,551 @@
+//! The plain model: one entry for each record, and a check of each rule at each step.
+
+use std::collections::BTreeMap;
+
+use danube_model::{Backoff, Chunk, PoisonPolicy};
+
+use super::super::*;
+
+/// What may happen.
+#[derive(Clone, Debug)]
+pub(super) enum Event {
+    Publish(Vec<u8>),
+    Join {
+        consumer: u8,
+        credit: u64,
+        filter: u8,
+    },
+    Leave(u8),
+    Grant {
+        consumer: u8,
+        records: u64,
+    },
+    Room {
+        consumer: u8,
+        room: bool,
+    },
+    /// Offsets from the floor on.
+    Acknowledge {
+        first: u64,
+        count: u64,
+    },
+    Refuse {
+        offset: u64,
+        delay: u64,
+    },
+    Reject(u64),
+    Wait(u64),
+    Missing {
+        first: u64,
+        count: u64,
+    },
+    Seek(u64),
+    Save,
+    Policy(u8),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    New,
+    Flight { consumer: ConsumerId, deadline: Duration },
+    Waiting { due: Duration },
+    Poison,
+    Settled,
+}
+
+#[derive(Clone, Debug)]
+struct Record {
+    key: String,
+    state: State,
+    deliveries: u32,
+    failures: u32,
+}
+
+struct Present {
+    id: ConsumerId,
+    slot: u8,
+    credit: u64,
+    has_room: bool,
+    filter: Filter,
+}
+
+pub(super) struct World {
+    engine: Engine,
+    kind: SubscriptionType,
+    policy: FailurePolicy,
+    max_unacked: u64,
+    /// All that were published, by offset.
+    records: Vec<Record>,
+    /// In the order in which they came.
+    consumers: Vec<Present>,
+    now: Duration,
+    next_id: u64,
+    expected: Vec<Action>,
+    saved: (Offset, BTreeMap<u64, Chunk>),
+    pub(super) actions: Vec<Action>,
+}
+
+fn policy(number: u8) -> FailurePolicy {
+    let poison = match number {
+        0 => PoisonPolicy::Block,
+        1 => PoisonPolicy::Drop,
+        _ => PoisonPolicy::DeadLetter("/default/dead".parse().unwrap()),
+    };
+    FailurePolicy {
+        max_redelivery_count: 1 + u32::from(number),
+        ack_timeout_ms: 5_000,
+        base_redelivery_delay_ms: 1_000,
+        max_redelivery_delay_ms: 4_000,
+        backoff: Backoff::Exponential,
+        poison,
+    }
+}
+
+impl World {
+    pub(super) fn new(kind: SubscriptionType, max_unacked: u64) -> World {
+        let policy = policy(0);
+        let settings = Settings {
+            kind,
+            promise: Promise::AtLeastOnce,
+            max_unacked_messages: max_unacked,
+            policy: policy.clone(),
+        };
+        World {
+            engine: Engine::new(settings, Cursor::new(Offset::ZERO)),
+            kind,
+            policy,
+            max_unacked,
+            records: Vec::new(),
+            consumers: Vec::new(),
+            now: Duration::from_secs(1),
+            next_id: 1,
+            expected: Vec::new(),
+            saved: (Offset::ZERO, BTreeMap::new()),
+            actions: Vec::new(),
+        }
+    }
+
+    fn is_by_key(&self) -> bool {
+        self.kind == SubscriptionType::KeyShared
+    }
+
+    pub(super) fn event(&mut self, event: Event) {
+        match event {
+            Event::Publish(keys) => self.records.extend(keys.into_iter().map(|key| Record {
+                key: format!("{}{key}", if key < 3 { "a" } else { "b" }),
+                state: State::New,
+                deliveries: 0,
+                failures: 0,
+            })),
+            Event::Join { consumer, credit, filter } => self.join(consumer, credit, filter),
+            Event::Leave(consumer) => self.leave(consumer),
+            Event::Grant { consumer, records } => {
+                if let Some(present) = self.present(consumer) {
+                    present.credit = present.credit.saturating_add(records);
+                    let id = present.id;
+                    self.engine.grant(id, records);
+                }
+            }
+            Event::Room { consumer, room } => {
+                if let Some(present) = self.present(consumer) {
+                    present.has_room = room;
+                    let id = present.id;
+                    self.engine.set_room(id, room);
+                }
+            }
+            Event::Acknowledge { first, count } => {
+                let first = self.engine.cursor().floor() + first.saturating_sub(3);
+                self.acknowledge(first..first + count);
+            }
+            Event::Refuse { offset, delay } => {
+                let offset = self.engine.cursor().floor() + offset / 4;
+                self.engine.refuse(offset, delay, "refused", self.now);
+                if let Some(failures) = self.land(offset) {
+                    let due = self.now + self.policy.delay(failures + 1, delay);
+                    self.fail(offset, due, "refused");
+                }
+            }
+            Event::Reject(offset) => {
+                let offset = self.engine.cursor().floor() + offset / 4;
+                self.engine.reject(offset, "rejected");
+                if self.land(offset).is_some() {
+                    self.poison(offset, "rejected");
+                }
+            }
+            Event::Wait(ms) => {
+                self.now += Duration::from_millis(ms);
+                self.time_out();
+            }
+            Event::Missing { first, count } => {
+                let next = self.engine.next_offset().get();
+                let first = first.min(next);
+                let end = (first + count).min(self.records.len() as u64).max(first);
+                self.engine.missing(Offset::new(first)..Offset::new(end));
+                (first..end).for_each(|at| self.records[at as usize].state = State::Settled);
+            }
+            Event::Seek(to) => self.seek(to),
+            Event::Save => self.save(),
+            Event::Policy(number) => self.set_policy(number),
+        }
+        self.run();
+        self.check();
+    }
+
+    fn present(&mut self, slot: u8) -> Option<&mut Present> {
+        self.consumers.iter_mut().find(|present| present.slot == slot)
+    }
+
+    fn join(&mut self, slot: u8, credit: u64, filter: u8) {
+        if self.present(slot).is_some() {
+            return;
+        }
+        let id = ConsumerId::new(self.next_id).unwrap();
+        self.next_id += 1;
+        let filter = Filter::new(["*", "a*", "b?", "*"][usize::from(filter)]);
+        let name = format!("consumer {slot}");
+        let filters = vec![filter.clone()];
+        self.engine.join(Joining { id, name: &name, credit, filters });
+        self.consumers.push(Present { id, slot, credit, has_room: true, filter });
+        self.skip_unwanted();
+    }
+
+    fn leave(&mut self, slot: u8) {
+        let Some(at) = self.consumers.iter().position(|present| present.slot == slot) else {
+            return;
+        };
+        let id = self.consumers.remove(at).id;
+        self.engine.leave(id);
+        for record in &mut self.records {
+            if matches!(record.state, State::Flight { consumer, .. } if consumer == id) {
+                record.state = State::Waiting { due: Duration::ZERO };
+            }
+        }
+        self.skip_unwanted();
+    }
+
+    fn is_wanted(&self, key: &str) -> bool {
+        let mut filters = self.consumers.iter().map(|present| &present.filter);
+        !self.is_by_key()
+            || self.consumers.is_empty()
+            || filters.any(|filter| filter.matches(key.as_bytes()))
+    }
+
+    /// What waits, of keys that nobody wants, is settled.
+    fn skip_unwanted(&mut self) {
+        let offered = self.engine.next_offset().get() as usize;
+        for at in 0..offered {
+            let waits = matches!(self.records[at].state, State::New | State::Waiting { .. });
+            if waits && !self.is_wanted(&self.records[at].key) {
+                self.records[at].state = State::Settled;
+            }
+        }
+    }
+
+    fn acknowledge(&mut self, range: Range<Offset>) {
+        self.engine.acknowledge(range.clone());
+        let end = range.end.get().min(self.records.len() as u64);
+        for at in range.start.get()..end {
+            let record = &mut self.records[at as usize];
+            if record.state != State::New {
+                record.state = State::Settled;
+            }
+        }
+    }
+
+    /// How often a record in flight had failed, if it is.
+    fn land(&mut self, offset: Offset) -> Option<u32> {
+        let record = self.records.get(offset.get() as usize)?;
+        matches!(record.state, State::Flight { .. }).then_some(record.failures)
+    }
+
+    fn fail(&mut self, offset: Offset, due: Duration, reason: &str) {
+        self.records[offset.get() as usize].failures += 1;
+        self.again(offset, due, reason);
+    }
+
+    fn again(&mut self, offset: Offset, due: Duration, reason: &str) {
+        let record = &self.records[offset.get() as usize];
+        if record.failures > self.policy.max_redelivery_count {
+            return self.poison(offset, reason);
+        }
+        let is_wanted = self.is_wanted(&record.key);
+        let state = if is_wanted { State::Waiting { due } } else { State::Settled };
+        self.records[offset.get() as usize].state = state;
+    }
+
+    fn poison(&mut self, offset: Offset, reason: &str) {
+        let record = &mut self.records[offset.get() as usize];
+        let (deliveries, reason) = (record.deliveries, reason.to_owned());
+        record.state = State::Poison;
+        self.expected.push(match self.policy.poison {
+            PoisonPolicy::Block => Action::Blocked { offset, deliveries, reason },
+            PoisonPolicy::Drop => {
+                record.state = State::Settled;
+                Action::Dropped { offset, deliveries }
+            }
+            PoisonPolicy::DeadLetter(_) => Action::DeadLetter { offset, deliveries, reason },
+        });
+    }
+
+    fn time_out(&mut self) {
+        let mut late = Vec::new();
+        for (at, record) in self.records.iter().enumerate() {
+            if let State::Flight { deadline, .. } = record.state
+                && deadline <= self.now
+            {
+                late.push((deadline, Offset::new(at as u64)));
+            }
+        }
+        late.sort();
+        for (_, offset) in late {
+            self.fail(offset, Duration::ZERO, "not acknowledged in time");
+        }
+    }
+
+    fn seek(&mut self, to: u64) {
+        // The engine forgets what was to be done too.
+        let to = to.min(self.records.len() as u64);
+        self.engine.seek(Offset::new(to));
+        for (at, record) in self.records.iter_mut().enumerate() {
+            let state = if (at as u64) < to { State::Settled } else { State::New };
+            *record = Record { state, deliveries: 0, failures: 0, key: record.key.clone() };
+        }
+        self.saved = (Offset::new(to), BTreeMap::new());
+    }
+
+    fn set_policy(&mut self, number: u8) {
+        let blocked: Vec<_> = self.engine.blocked().collect();
+        let reason = |offset: Offset| {
+            let of = |action: &&Action| {
+                matches!(action,
+                Action::Blocked { offset: blocked, .. } if *blocked == offset)
+            };
+            match self.actions.iter().rev().find(of) {
+                Some(Action::Blocked { reason, .. }) => reason.clone(),
+                other => panic!("{other:?}"),
+            }
+        };
+        let blocked: Vec<_> = blocked.into_iter().map(|offset| (offset, reason(offset))).collect();
+        self.policy = policy(number);
+        self.engine.set_policy(self.policy.clone());
+        for (offset, reason) in blocked {
+            self.again(offset, Duration::ZERO, &reason);
+        }
+    }
+
+    fn save(&mut self) {
+        if let Some(changes) = self.engine.take_changes() {
+            self.saved.0 = changes.floor;
+            self.saved.1.extend(changes.chunks);
+            self.saved.1 = self.saved.1.split_off(&Chunk::index_of(changes.floor));
+        }
+        let chunks = self.saved.1.iter().map(|(index, chunk)| (*index, chunk));
+        let restored = Cursor::restore(self.saved.0, chunks);
+        assert_eq!(restored.floor(), self.engine.cursor().floor());
+        assert!(restored.settled().eq(self.engine.cursor().settled()));
+    }
+
+    /// Reads what the engine wants, and does what it says.
+    fn run(&mut self) {
+        loop {
+            self.offer();
+            let Some(action) = self.engine.poll(self.now) else {
+                if self.engine.wants() > 0
+                    && (self.engine.next_offset().get() as usize) < self.records.len()
+                {
+                    continue;
+                }
+                break;
+            };
+            self.actions.push(action.clone());
+            match action {
+                Action::Deliver(delivery) => self.deliver(delivery),
+                other => {
+                    assert_eq!(self.expected.first(), Some(&other));
+                    self.expected.remove(0);
+                    if let Action::DeadLetter { offset, .. } = other
+                        && !offset.get().is_multiple_of(3)
+                    {
+                        self.acknowledge(offset..offset + 1);
+                    }
+                }
+            }
+        }
+    }
+
+    fn offer(&mut self) {
+        let next = self.engine.next_offset().get();
+        let end = (next + 5).min(self.records.len() as u64);
+        if self.engine.wants() == 0 || next == end {
+            return;
+        }
+        // A batch may begin below what was asked for.
+        let range = Offset::new(next.saturating_sub(2))..Offset::new(end);
+        if self.is_by_key() {
+            let first = range.start.get();
+            let records = &self.records[first as usize..end as usize];
+            let keys = records
+                .iter()
+                .zip(first..)
+                .map(|(record, at)| (Offset::new(at), record.key.as_bytes()));
+            self.engine.offer_records(range, keys);
+        } else {
+            self.engine.offer(range);
+        }
+        for at in next..end {
+            if !self.is_wanted(&self.records[at as usize].key) {
+                self.records[at as usize].state = State::Settled;
+            }
+        }
+    }
+
+    fn open(&self) -> u64 {
+        let is_open = |record: &&Record| !matches!(record.state, State::New | State::Settled);
+        self.records.iter().filter(is_open).count() as u64
+    }
+
+    fn deliver(&mut self, delivery: Delivery) {
+        let Delivery { consumer, range, deliveries } = delivery;
+        assert!(!range.is_empty());
+        for at in range.start.get()..range.end.get() {
+            self.check_delivery(consumer, at as usize);
+            let deadline = self.now + Duration::from_millis(self.policy.ack_timeout_ms);
+            let record = &mut self.records[at as usize];
+            record.state = State::Flight { consumer, deadline };
+            record.deliveries += 1;
+            assert_eq!(record.deliveries, deliveries);
+            let present = self.consumers.iter_mut().find(|present| present.id == consumer);
+            let present = present.expect("it is there");
+            assert!(present.has_room && present.credit > 0, "{consumer} can't take it");
+            if present.credit < u64::MAX {
+                present.credit -= 1;
+            }
+        }
+    }
+
+    fn check_delivery(&self, consumer: ConsumerId, at: usize) {
+        let record = &self.records[at];
+        let is_due = |state| matches!(state, State::Waiting { due } if due <= self.now);
+        let is_new = record.state == State::New;
+        assert!(is_new || is_due(record.state), "{at} is {:?}", record.state);
+        assert!(!is_new || self.open() < self.max_unacked, "more than the window");
+        let (before, after) = (&self.records[..at], &self.records[at + 1..]);
+        if self.is_by_key() {
+            let same_key = |other: &&Record| other.key == record.key;
+            for other in before.iter().filter(same_key) {
+                let is_fine = match other.state {
+                    State::Settled => true,
+                    State::Flight { consumer: holder, .. } => holder == consumer,
+                    State::New | State::Waiting { .. } | State::Poison => false,
+                };
+                assert!(is_fine, "{at} overtakes one that is {:?}", other.state);
+            }
+            for other in after.iter().filter(same_key) {
+                let at_another = matches!(other.state, State::Flight { consumer: holder, .. } if holder != consumer);
+                assert!(!at_another, "{at} goes to another consumer than later ones of its key");
+            }
+            let present = self.consumers.iter().find(|present| present.id == consumer).unwrap();
+            assert!(present.filter.matches(record.key.as_bytes()));
+        } else {
+            assert!(
+                self.records.iter().all(|record| record.state != State::Poison || !self.blocks())
+            );
+            assert!(before.iter().all(|other| if is_new {
+                other.state != State::New
+            } else {
+                !is_due(other.state)
+            }));
+            assert!(!is_new || !self.records.iter().any(|other| is_due(other.state)));
+            if self.kind != SubscriptionType::Shared {
+                assert_eq!(self.consumers[0].id, consumer, "it was another's turn");
+            }
+        }
+    }
+
+    fn blocks(&self) -> bool {
+        self.engine.blocked().next().is_some()
+    }
+
+    /// What must hold when there is nothing left to do.
+    fn check(&self) {
+        assert_eq!(self.expected, [], "something was to be done");
+        let floor = self.records.iter().position(|record| record.state != State::Settled);
+        let floor = floor.unwrap_or(self.records.len());
+        assert_eq!(self.engine.cursor().floor().get(), floor as u64);
+        for range in self.engine.cursor().settled() {
+            for at in range.start.get()..range.end.get() {
+                assert_eq!(self.records[at as usize].state, State::Settled, "{at}");
+            }
+        }
+        let settled = |record: &&Record| record.state == State::Settled;
+        let above = self.records[floor..].iter().filter(settled).count() as u64;
+        let ranges = self.engine.cursor().settled();
+        assert_eq!(ranges.map(|range| range.start.distance(range.end)).sum::<u64>(), above);
+        let times = self.records.iter().filter_map(|record| match record.state {
+            State::Flight { deadline, .. } => Some(deadline),
+            State::Waiting { due } => Some(due).filter(|due| *due > self.now),
+            State::New | State::Poison | State::Settled => None,
+        });
+        assert_eq!(self.engine.next_timer(), times.min());
+        let in_flight = |record: &&Record| matches!(record.state, State::Flight { .. });
+        assert_eq!(self.engine.in_flight(), self.records.iter().filter(in_flight).count() as u64);
+        self.check_nothing_waits_in_vain();
+    }
+
+    fn check_nothing_waits_in_vain(&self) {
+        let can_take = |present: &&Present| present.has_room && present.credit > 0;
+        let has_room = self.open() < self.max_unacked;
+        let may_go = |record: &&Record| match record.state {
+            State::New => has_room,
+            State::Waiting { due } => due <= self.now,
+            State::Flight { .. } | State::Poison | State::Settled => false,
+        };
+        if self.is_by_key() {
+            let mut firsts = BTreeMap::new();
+            for record in self.records.iter().filter(|record| record.state != State::Settled) {
+                firsts.entry(&record.key).or_insert(record);
+            }
+            for record in firsts.values().filter(|record| may_go(record)) {
+                let is_later_in_flight = |other: &&Record| {
+                    other.key == record.key && matches!(other.state, State::Flight { .. })
+                };
+                if self.records.iter().any(|other| is_later_in_flight(&other)) {
+                    continue;
+                }
+                let mut wanting = self
+                    .consumers
+                    .iter()
+                    .filter(|present| present.filter.matches(record.key.as_bytes()));
+                let all_can = wanting.clone().all(|present| can_take(&present));
+                assert!(wanting.next().is_none() || !all_can, "{record:?} waits in vain");
+            }
+        } else if !self.blocks() {
+            let who = match self.kind {
+                SubscriptionType::Shared => &self.consumers[..],
+                _ => &self.consumers[..self.consumers.len().min(1)],
+            };
+            if who.iter().any(|present| can_take(&present)) {
+                let waits = self.records.iter().find(may_go);
+                assert!(waits.is_none(), "{waits:?} waits in vain");
+            }
+        }
+    }
+
+    /// One good consumer settles everything that is not poison.
+    pub(super) fn finish(&mut self) {
+        for slot in 0..4 {
+            self.leave(slot);
+        }
+        self.set_policy(1);
+        self.join(9, u64::MAX, 0);
+        for _ in 0..self.records.len() + 1 {
+            self.event(Event::Wait(4_000));
+            let end = Offset::new(self.records.len() as u64);
+            self.event(Event::Save);
+            self.acknowledge(Offset::ZERO..end);
+            self.run();
+            self.check();
+        }
+        assert_eq!(self.engine.cursor().floor().get(), self.records.len() as u64);
+    }
+}
