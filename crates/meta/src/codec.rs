@@ -121,8 +121,9 @@ pub(crate) fn decode<T: for<'de> Deserialize<'de>>(bytes: &[u8]) -> Result<T, Un
 /// Decodes the body of a snapshot.
 pub(crate) fn decode_body(bytes: &[u8]) -> Result<Body, Unreadable> {
     let mut body: Body = decode(bytes)?;
-    if !body.state.rebuild_names() {
-        return Err(Unreadable::Other("two topics have one name".to_owned()));
+    if !body.state.rebuild_indexes() {
+        let what = "two topics have one name, or two consumers one id";
+        return Err(Unreadable::Other(what.to_owned()));
     }
     Ok(body)
 }

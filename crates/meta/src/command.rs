@@ -5,7 +5,8 @@
 //! (`docs/format.md`, section 8). Time and identities are chosen by whoever proposes and travel in the command.
 
 use danube_model::{
-    BrokerId, DiskId, Durability, Epoch, Namespace, Offset, TimeMs, TopicId, TopicName,
+    BrokerId, Chunk, ConsumerId, ConsumerName, DiskId, Durability, Epoch, FailurePolicy, Namespace,
+    Offset, SubscriptionName, SubscriptionType, TimeMs, TopicId, TopicName,
 };
 use serde::{Deserialize, Serialize};
 
@@ -175,6 +176,115 @@ pub struct ForgetDeleted {
     pub topics: Vec<TopicId>,
 }
 
+/// Creates a subscription.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CreateSubscription {
+    /// Of which topic or partition.
+    pub topic: TopicId,
+    /// Its name.
+    pub subscription: SubscriptionName,
+    /// Who of its consumers gets what.
+    pub kind: SubscriptionType,
+    /// The first offset that it delivers.
+    pub start: Offset,
+    /// What becomes of records that fail.
+    pub policy: FailurePolicy,
+    /// How many subscriptions the topic may have; 0: without limit.
+    pub subscriptions_max: u64,
+    /// When.
+    pub at: TimeMs,
+}
+
+/// Deletes a subscription with its cursor and its consumers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DeleteSubscription {
+    /// Of which topic or partition.
+    pub topic: TopicId,
+    /// Which.
+    pub subscription: SubscriptionName,
+}
+
+/// Changes what is set for a subscription.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct UpdateSubscription {
+    /// Of which topic or partition.
+    pub topic: TopicId,
+    /// Which.
+    pub subscription: SubscriptionName,
+    /// Another policy, or none: it keeps the one that it has.
+    pub policy: Option<FailurePolicy>,
+    /// Records that may be delivered and not settled.
+    pub max_unacked_messages: Change<u64>,
+}
+
+/// Sets the cursor of a subscription anew, which gives it its next incarnation.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SeekSubscription {
+    /// Of which topic or partition.
+    pub topic: TopicId,
+    /// Which.
+    pub subscription: SubscriptionName,
+    /// The first offset that is delivered from now on.
+    pub floor: Offset,
+}
+
+/// Saves the cursors of any number of subscriptions. They are independent of each other: one that is gone, of another
+/// incarnation, or whose topic has another epoch, is passed over.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SaveCursors {
+    /// What changed of each.
+    pub cursors: Vec<SaveCursor>,
+}
+
+/// What changed of one cursor.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SaveCursor {
+    /// Of which topic or partition.
+    pub topic: TopicId,
+    /// The epoch of the topic's owner that delivers.
+    pub epoch: Epoch,
+    /// Which subscription.
+    pub subscription: SubscriptionName,
+    /// The incarnation that its deliveries belong to.
+    pub incarnation: u64,
+    /// The first offset that is not settled. One below that which is known changes nothing.
+    pub floor: Offset,
+    /// Settled offsets above it: the chunks that changed, by number.
+    pub chunks: Vec<(u64, Chunk)>,
+}
+
+/// Registers a consumer. An earlier registration of its name is replaced.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RegisterConsumer {
+    /// Of which topic or partition.
+    pub topic: TopicId,
+    /// Of which subscription.
+    pub subscription: SubscriptionName,
+    /// Its name.
+    pub name: ConsumerName,
+    /// A new identity.
+    pub consumer: ConsumerId,
+    /// Globs over the keys that it wants; none: every key.
+    pub filters: Vec<String>,
+    /// When.
+    pub at: TimeMs,
+}
+
+/// Forgets registrations. Those that are not known are passed over.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ForgetConsumers {
+    /// Which.
+    pub consumers: Vec<ConsumerId>,
+}
+
 /// A topic was opened.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Opening {
@@ -262,4 +372,18 @@ commands! {
     RaiseCeiling -> Offset,
     /// How many were known as deleted.
     ForgetDeleted -> u64,
+    /// The subscription exists.
+    CreateSubscription -> (),
+    /// The subscription is gone.
+    DeleteSubscription -> (),
+    /// The settings are changed.
+    UpdateSubscription -> (),
+    /// The incarnation of the cursor.
+    SeekSubscription -> u64,
+    /// Whether each was saved, in the order of the command.
+    SaveCursors -> Vec<bool>,
+    /// The registration that was replaced.
+    RegisterConsumer -> Option<ConsumerId>,
+    /// How many were known.
+    ForgetConsumers -> u64,
 }

@@ -1,6 +1,9 @@
 //! Why a command was refused. The same on every member: a refusal depends on state and command alone.
 
-use danube_model::{BrokerId, DiskId, Epoch, ErrorKind, Namespace, Offset, TopicId, TopicName};
+use danube_model::{
+    BrokerId, ConsumerId, DiskId, Epoch, ErrorKind, Namespace, Offset, SubscriptionName,
+    SubscriptionType, TopicId, TopicName,
+};
 use serde::{Deserialize, Serialize};
 
 /// What contradicts the command. It changed nothing.
@@ -164,6 +167,46 @@ pub enum Refusal {
         /// The number.
         ceiling: Offset,
     },
+    /// A number is beyond the greatest offset.
+    #[error("{offset} is not an offset of topic {topic}: offsets are below 2^63")]
+    NotAnOffset {
+        /// Which topic.
+        topic: TopicId,
+        /// The number.
+        offset: Offset,
+    },
+    /// The topic has a subscription of this name.
+    #[error("subscription {subscription} of topic {topic} exists already, its type is {kind}")]
+    SubscriptionExists {
+        /// The topic.
+        topic: TopicName,
+        /// Its name.
+        subscription: SubscriptionName,
+        /// Its type.
+        kind: SubscriptionType,
+    },
+    /// The topic has no subscription of this name.
+    #[error("topic {topic} has no subscription {subscription}")]
+    SubscriptionNotFound {
+        /// The topic.
+        topic: TopicName,
+        /// The name.
+        subscription: SubscriptionName,
+    },
+    /// The topic has as many subscriptions as it may have.
+    #[error("topic {topic} has {limit} subscriptions, which is the limit")]
+    TooManySubscriptions {
+        /// The topic.
+        topic: TopicName,
+        /// The limit, inclusive.
+        limit: u64,
+    },
+    /// A consumer's identity is in use.
+    #[error("consumer id {consumer} is in use")]
+    ConsumerIdTaken {
+        /// Which.
+        consumer: ConsumerId,
+    },
     /// The topic has no offsets left above its ceiling.
     #[error("all offsets of topic {topic} are used up")]
     OffsetsUsedUp {
@@ -198,6 +241,7 @@ impl Refusal {
             | Refusal::TopicNotFound { .. }
             | Refusal::TopicIdNotFound { .. }
             | Refusal::BrokerNotFound { .. }
+            | Refusal::SubscriptionNotFound { .. }
             | Refusal::IndividualPartition { .. } => ErrorKind::NotFound,
             Refusal::ClusterExists { .. }
             | Refusal::NoCluster
@@ -206,16 +250,21 @@ impl Refusal {
             | Refusal::TopicExists { .. }
             | Refusal::PartitionedTopicExists { .. }
             | Refusal::TopicIdTaken { .. }
+            | Refusal::SubscriptionExists { .. }
+            | Refusal::ConsumerIdTaken { .. }
             | Refusal::OtherOwner { .. }
             | Refusal::OtherDisk { .. } => ErrorKind::Conflict,
             Refusal::OtherEpoch { .. } => ErrorKind::Fenced,
-            Refusal::EpochsUsedUp { .. } | Refusal::OffsetsUsedUp { .. } => ErrorKind::Exhausted,
+            Refusal::EpochsUsedUp { .. }
+            | Refusal::OffsetsUsedUp { .. }
+            | Refusal::TooManySubscriptions { .. } => ErrorKind::Exhausted,
             Refusal::ClusterName { .. }
             | Refusal::NameOfPartition { .. }
             | Refusal::PartitionNames { .. }
             | Refusal::PartitionCount { .. }
             | Refusal::NotReliable { .. }
-            | Refusal::NotACeiling { .. } => ErrorKind::Invalid,
+            | Refusal::NotACeiling { .. }
+            | Refusal::NotAnOffset { .. } => ErrorKind::Invalid,
         }
     }
 }

@@ -3,9 +3,11 @@
 //! [`State::apply`] is the only way to change them. It is pure: no clock, no randomness, no order that depends on a
 //! hash; so every member that applies the same commands has the same state, byte for byte.
 //!
-//! [`topic`] says what is known of a topic, [`apply`] what each command does.
+//! [`topic`] and [`subscription`] say what is known of those, [`apply`] and [`subscribing`] what each command does.
 
 mod apply;
+mod subscribing;
+pub mod subscription;
 pub mod topic;
 
 #[cfg(test)]
@@ -17,9 +19,12 @@ use std::fmt;
 use std::ops::Bound;
 use std::sync::Arc;
 
-use danube_model::{BrokerId, DiskId, Namespace, TimeMs, TopicId, TopicName};
+use danube_model::{
+    BrokerId, ConsumerId, DiskId, Namespace, SubscriptionName, TimeMs, TopicId, TopicName,
+};
 use serde::{Deserialize, Serialize};
 
+pub use subscription::{Consumer, Subscription};
 pub use topic::{CEILING_STEP, Delivery, Ownership, Partition, Topic, TopicSettings};
 
 /// The longest name of a cluster, in bytes.
@@ -37,6 +42,11 @@ pub struct State {
     brokers: BTreeMap<BrokerId, Broker>,
     #[serde(with = "by_id")]
     deleted: BTreeMap<TopicId, DeletedTopic>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty", with = "by_topic")]
+    subscriptions: BTreeMap<TopicId, BTreeMap<SubscriptionName, Arc<Subscription>>>,
+    /// The subscription of each registered consumer. Made from `subscriptions` when a snapshot is read.
+    #[serde(skip)]
+    consumers: BTreeMap<ConsumerId, (TopicId, SubscriptionName)>,
     /// Where `topics` has each name. Made from `topics` when a snapshot is read.
     #[serde(skip)]
     names: BTreeMap<ByName, TopicId>,
@@ -221,6 +231,26 @@ impl State {
         self.deleted.values()
     }
 
+    /// The subscriptions of a topic, by name.
+    pub fn subscriptions(&self, topic: &TopicId) -> impl Iterator<Item = &Arc<Subscription>> {
+        self.subscriptions.get(topic).into_iter().flat_map(BTreeMap::values)
+    }
+
+    /// A subscription of a topic.
+    pub fn subscription(
+        &self,
+        topic: &TopicId,
+        name: &SubscriptionName,
+    ) -> Option<&Arc<Subscription>> {
+        self.subscriptions.get(topic)?.get(name)
+    }
+
+    /// The subscription that a consumer is registered with.
+    pub fn subscription_of(&self, consumer: ConsumerId) -> Option<&Arc<Subscription>> {
+        let (topic, name) = self.consumers.get(&consumer)?;
+        self.subscription(topic, name)
+    }
+
     fn insert(&mut self, topic: Topic) {
         self.names.insert(ByName(topic.name.clone()), topic.id);
         self.topics.insert(topic.id, Arc::new(topic));
@@ -229,14 +259,26 @@ impl State {
     fn remove(&mut self, id: &TopicId) -> Option<Arc<Topic>> {
         let topic = self.topics.remove(id)?;
         self.names.remove(topic.name.as_str());
+        let subscriptions = self.subscriptions.remove(id).unwrap_or_default();
+        for consumer in subscriptions.values().flat_map(|known| known.consumers.values()) {
+            self.consumers.remove(&consumer.id);
+        }
         Some(topic)
     }
 
-    /// Makes what is not stored; false if two topics have one name.
-    pub(crate) fn rebuild_names(&mut self) -> bool {
+    /// Makes what is not stored; false if two topics have one name, or two consumers one identity.
+    pub(crate) fn rebuild_indexes(&mut self) -> bool {
         let name_and_id = |topic: &Arc<Topic>| (ByName(topic.name.clone()), topic.id);
         self.names = self.topics.values().map(name_and_id).collect();
-        self.names.len() == self.topics.len()
+        let subscriptions = self.subscriptions.values().flat_map(BTreeMap::values);
+        let mut count = 0;
+        for subscription in subscriptions {
+            count += subscription.consumers.len();
+            let of = (subscription.topic, subscription.name.clone());
+            let ids = subscription.consumers.values().map(|consumer| (consumer.id, of.clone()));
+            self.consumers.extend(ids);
+        }
+        self.names.len() == self.topics.len() && self.consumers.len() == count
     }
 }
 
@@ -293,6 +335,37 @@ mod by_id {
         let map: BTreeMap<_, _> = values.into_iter().map(|value| (value.id(), value)).collect();
         if map.len() != count {
             return Err(D::Error::custom("two topics have one id"));
+        }
+        Ok(map)
+    }
+}
+
+/// Subscriptions by topic and name, stored as a list of them.
+mod by_topic {
+    use std::collections::BTreeMap;
+    use std::sync::Arc;
+
+    use danube_model::{SubscriptionName, TopicId};
+    use serde::de::Error as _;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    use super::Subscription;
+
+    type Map = BTreeMap<TopicId, BTreeMap<SubscriptionName, Arc<Subscription>>>;
+
+    pub(super) fn serialize<S: Serializer>(map: &Map, serializer: S) -> Result<S::Ok, S::Error> {
+        // Collected first, so that the list says its length as all others do.
+        let subscriptions: Vec<_> = map.values().flat_map(BTreeMap::values).collect();
+        serializer.collect_seq(subscriptions)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Map, D::Error> {
+        let mut map = Map::new();
+        for subscription in Vec::<Arc<Subscription>>::deserialize(deserializer)? {
+            let of_topic = map.entry(subscription.topic).or_default();
+            if of_topic.insert(subscription.name.clone(), subscription).is_some() {
+                return Err(D::Error::custom("two subscriptions of a topic have one name"));
+            }
         }
         Ok(map)
     }

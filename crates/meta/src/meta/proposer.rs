@@ -114,13 +114,22 @@ fn answer(waiting: Vec<Waiting>, result: impl Fn(&Command) -> Result<Outcome>) {
 /// Whether a command makes the state larger for good.
 fn is_growth(command: &Command) -> bool {
     match command {
-        Command::CreateNamespace(_) | Command::CreateTopic(_) | Command::UpdateTopic(_) => true,
+        Command::CreateNamespace(_)
+        | Command::CreateTopic(_)
+        | Command::UpdateTopic(_)
+        | Command::CreateSubscription(_)
+        | Command::UpdateSubscription(_)
+        | Command::RegisterConsumer(_) => true,
         Command::FormCluster(_)
         | Command::StartSession(_)
         | Command::DeleteNamespace(_)
         | Command::DeleteTopic(_)
         | Command::OpenTopics(_)
         | Command::RaiseCeiling(_)
-        | Command::ForgetDeleted(_) => false,
+        | Command::ForgetDeleted(_)
+        | Command::DeleteSubscription(_)
+        | Command::SeekSubscription(_)
+        | Command::SaveCursors(_)
+        | Command::ForgetConsumers(_) => false,
     }
 }

@@ -33,6 +33,25 @@ impl State {
             Command::ForgetDeleted(forget) => {
                 Ok(Outcome::ForgetDeleted(self.forget_deleted(forget)))
             }
+            Command::CreateSubscription(create) => {
+                self.create_subscription(create).map(Outcome::CreateSubscription)
+            }
+            Command::DeleteSubscription(delete) => {
+                self.delete_subscription(delete).map(Outcome::DeleteSubscription)
+            }
+            Command::UpdateSubscription(update) => {
+                self.update_subscription(update).map(Outcome::UpdateSubscription)
+            }
+            Command::SeekSubscription(seek) => {
+                self.seek_subscription(seek).map(Outcome::SeekSubscription)
+            }
+            Command::SaveCursors(save) => Ok(Outcome::SaveCursors(self.save_cursors(save))),
+            Command::RegisterConsumer(register) => {
+                self.register_consumer(register).map(Outcome::RegisterConsumer)
+            }
+            Command::ForgetConsumers(forget) => {
+                Ok(Outcome::ForgetConsumers(self.forget_consumers(forget)))
+            }
         }
     }
 
