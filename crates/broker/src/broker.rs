@@ -17,6 +17,7 @@ use tokio::sync::{RwLock, oneshot, watch};
 
 use crate::error::{Error, Result};
 use crate::slot::Slot;
+use crate::subscription::{self, SubscriptionConfig, Subscriptions};
 use crate::topic::Topic;
 
 /// Topics that are entered as gone in one command.
@@ -41,6 +42,8 @@ pub struct Config {
     pub durability: Durability,
     /// The largest message of topics without a limit of their own, in bytes; 0 = no limit but that of batches.
     pub message_bytes_max: u64,
+    /// What holds for all subscriptions.
+    pub subscriptions: SubscriptionConfig,
 }
 
 /// A node. Cheap to clone; it runs until [`Broker::close`].
@@ -56,7 +59,10 @@ pub(crate) struct Inner {
     pub(crate) meta: Meta,
     slots: Mutex<BTreeMap<TopicId, Arc<Slot>>>,
     /// Turns true once.
-    stopping: watch::Sender<bool>,
+    pub(crate) stopping: watch::Sender<bool>,
+    pub(crate) subscriptions: Subscriptions,
+    /// Saves the cursors of subscriptions.
+    saver: Mutex<Option<Running>>,
     /// Stops the hot tier when the metadata fail.
     guard: Mutex<Option<Running>>,
     /// Held for reading by what must end before a stop.
@@ -82,6 +88,8 @@ impl Broker {
             meta,
             slots: Mutex::new(BTreeMap::new()),
             stopping: watch::Sender::new(false),
+            subscriptions: Subscriptions::default(),
+            saver: Mutex::default(),
             guard: Mutex::default(),
             at_work: Arc::default(),
             _lock: lock,
@@ -91,6 +99,9 @@ impl Broker {
         broker.start_session().await?;
         broker.finish_deletions().await?;
         broker.report_strange_logs();
+        let saver = Box::pin(subscription::save_cursors(broker.clone()));
+        let saver = broker.inner.env.spawn.task("save-cursors", saver);
+        *broker.inner.saver.lock().expect("it is only set and taken") = Some(saver);
         Ok((broker, report))
     }
 
@@ -243,6 +254,13 @@ impl Broker {
         {
             tracing::error!(%panicked, "the hot tier was not guarded");
         }
+        let saver = self.inner.saver.lock().expect("it is only set and taken").take();
+        if let Some(saver) = saver
+            && let Err(panicked) = saver.join().await
+        {
+            tracing::error!(%panicked, "cursors were not saved");
+        }
+        subscription::stop(self).await;
         let stored = self.inner.store.close().await;
         self.inner.meta.close().await;
         Ok(stored?)

@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use danube_log::Effect;
-use danube_model::{DiskId, Durability, ErrorKind, Offset, Sequence, TopicName};
+use danube_model::{
+    ConsumerId, DiskId, Durability, ErrorKind, Offset, Sequence, SubscriptionName, TopicName,
+};
 
 /// A result of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -86,6 +88,52 @@ pub enum Error {
         #[source]
         source: Arc<io::Error>,
     },
+    /// The topic has no such subscription.
+    #[error("topic {topic} has no subscription {subscription}")]
+    SubscriptionNotFound {
+        /// The topic.
+        topic: TopicName,
+        /// The name.
+        subscription: SubscriptionName,
+    },
+    /// The subscription was deleted while it was used.
+    #[error("subscription {subscription} was deleted")]
+    SubscriptionDeleted {
+        /// Its name.
+        subscription: SubscriptionName,
+    },
+    /// The subscription's task ended while it was asked.
+    #[error("subscription {subscription} is being started anew")]
+    SubscriptionStopped {
+        /// Its name.
+        subscription: SubscriptionName,
+    },
+    /// An exclusive subscription has a consumer of another name.
+    #[error("subscription {subscription} is exclusive and has another consumer")]
+    ExclusiveTaken {
+        /// Its name.
+        subscription: SubscriptionName,
+    },
+    /// There are as many consumers as there may be.
+    #[error("subscription {subscription} or its topic has {limit} consumers, which is the limit")]
+    TooManyConsumers {
+        /// Its name.
+        subscription: SubscriptionName,
+        /// The limit, inclusive.
+        limit: u64,
+    },
+    /// A consumer that is not registered, or was replaced.
+    #[error("consumer {consumer} is not known")]
+    ConsumerUnknown {
+        /// Its id.
+        consumer: ConsumerId,
+    },
+    /// A newer consumer took over, or a newer stream of the same one.
+    #[error("a newer consumer of this name has taken over")]
+    Replaced,
+    /// A subscription must be allowed one message at least.
+    #[error("a subscription may have at least one message that is not acknowledged")]
+    NoWindow,
     /// The broker is stopping.
     #[error("the broker is stopping")]
     Stopping,
@@ -104,12 +152,22 @@ impl Error {
     /// What a caller may conclude.
     pub fn kind(&self) -> ErrorKind {
         match self {
-            Self::TopicNotFound { .. } | Self::Deleted { .. } => ErrorKind::NotFound,
-            Self::Partitioned { .. } | Self::Level { .. } | Self::NonReliable { .. } => {
-                ErrorKind::Invalid
-            }
-            Self::Differs { .. } => ErrorKind::Conflict,
-            Self::OtherDisk { .. } | Self::Lock { .. } | Self::Stopping => ErrorKind::Unavailable,
+            Self::TopicNotFound { .. }
+            | Self::Deleted { .. }
+            | Self::SubscriptionNotFound { .. }
+            | Self::SubscriptionDeleted { .. } => ErrorKind::NotFound,
+            Self::Partitioned { .. }
+            | Self::Level { .. }
+            | Self::NonReliable { .. }
+            | Self::NoWindow => ErrorKind::Invalid,
+            Self::Differs { .. } | Self::ExclusiveTaken { .. } => ErrorKind::Conflict,
+            Self::Replaced => ErrorKind::Fenced,
+            Self::TooManyConsumers { .. } => ErrorKind::Exhausted,
+            Self::OtherDisk { .. }
+            | Self::Lock { .. }
+            | Self::Stopping
+            | Self::ConsumerUnknown { .. }
+            | Self::SubscriptionStopped { .. } => ErrorKind::Unavailable,
             Self::LogMissing { .. } | Self::DamagedEnd { .. } => ErrorKind::Corrupt,
             Self::Log(error) => error.kind(),
             Self::Meta(error) => error.kind(),
@@ -120,7 +178,9 @@ impl Error {
     /// Whether the same call may succeed later.
     pub fn is_retryable(&self) -> bool {
         match self {
-            Self::Stopping => true,
+            Self::Stopping | Self::TooManyConsumers { .. } | Self::SubscriptionStopped { .. } => {
+                true
+            }
             Self::Log(error) => error.is_retryable(),
             Self::Meta(error) => {
                 error.is_retryable() || matches!(error, danube_meta::Error::Closed)
@@ -135,6 +195,12 @@ impl Error {
             | Self::DamagedEnd { .. }
             | Self::Deleted { .. }
             | Self::Lock { .. }
+            | Self::SubscriptionNotFound { .. }
+            | Self::SubscriptionDeleted { .. }
+            | Self::ExclusiveTaken { .. }
+            | Self::ConsumerUnknown { .. }
+            | Self::Replaced
+            | Self::NoWindow
             | Self::Model(_) => false,
         }
     }

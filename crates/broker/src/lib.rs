@@ -17,19 +17,24 @@
 //!   damaged, it takes no writes until an operator accepts that.
 //! * Files of a topic that the metadata do not know are never removed.
 //!
-//! Reading order: [`Broker`], [`Topic`], `slot` (opening and its refusals), `admin` (creating, changing, deleting), `repair`.
+//! Reading order: [`Broker`], [`Topic`], `slot` (opening and its refusals), `admin` (creating, changing, deleting), `repair`, [`subscription`].
 
 mod admin;
 mod broker;
 mod error;
 mod repair;
 mod slot;
+mod subscription;
 mod topic;
 
 pub use crate::admin::{Created, Listed, NewTopic, TopicChange};
 pub use crate::broker::{Broker, Config};
 pub use crate::error::{Error, Result};
 pub use crate::repair::{Finding, Remedy};
+pub use crate::subscription::{
+    Consumer, Delivered, MissingReason, Registration, Settle, Subscribe, SubscriptionChange,
+    SubscriptionConfig, SubscriptionDescription, Window,
+};
 pub use crate::topic::{Appending, Attached, Description, Topic};
 pub use danube_log::Config as LogConfig;
 pub use danube_log::{Appended, Damage, Effect, Gap, Read, Reader, Start};

@@ -86,6 +86,11 @@ impl Topic {
         &self.slot.name
     }
 
+    /// The broker that it is on.
+    pub fn broker(&self) -> &Broker {
+        &self.broker
+    }
+
     /// Opens the log if it is not open, and tells under which epoch and at which level it is.
     pub async fn open(&self) -> Result<(Epoch, Durability)> {
         let open = self.slot.log(&self.broker, Accept::Nothing).await?;

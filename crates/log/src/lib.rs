@@ -46,7 +46,7 @@ pub use crate::error::{Effect, Error, Result};
 pub use crate::log::{Appending, Extent, Log};
 #[cfg(feature = "mutants")]
 pub use crate::mutant::{MUTANTS, plant};
-pub use crate::reader::{Damage, Read, Reader, Start};
+pub use crate::reader::{Bounds, Damage, Read, Reader, Start};
 pub use crate::recovery::Report;
 pub use crate::shared::Ends;
 pub use crate::store::{Facts, Store};

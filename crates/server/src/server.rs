@@ -304,5 +304,6 @@ fn broker_config(config: &Config) -> danube_broker::Config {
         auto_create_topics: config.auto_create_topics,
         durability: storage.durability,
         message_bytes_max: config.message_bytes_max,
+        subscriptions: danube_broker::SubscriptionConfig::default(),
     }
 }

@@ -1,13 +1,15 @@
 //! A broker on a simulated machine, through its public handle.
 
 mod crash;
+mod subscriptions;
 mod together;
 
 use std::time::Duration;
 
 use bytes::Bytes;
 use danube_broker::{
-    Broker, Change, Config, Created, Delivery, Error, NewTopic, Read, Start, Topic, TopicChange,
+    Broker, Change, Config, Created, Delivery, Error, NewTopic, Read, Start, SubscriptionConfig,
+    Topic, TopicChange,
 };
 use danube_env::Env;
 use danube_env::sim::{self, Crash, Survival};
@@ -28,6 +30,7 @@ fn config() -> Config {
         auto_create_topics: true,
         durability: Durability::Disk,
         message_bytes_max: 0,
+        subscriptions: SubscriptionConfig::default(),
     }
 }
 

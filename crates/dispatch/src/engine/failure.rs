@@ -83,6 +83,14 @@ impl Engine {
         }
     }
 
+    /// Records that were handed out can't be read at present: they are handed out again later, and that is no failure.
+    pub fn postpone(&mut self, range: Range<Offset>, due: Duration) {
+        for (range, flight) in self.flights.take(range) {
+            self.landed(flight.consumer, &range);
+            self.put_back(range, due, flight.tries);
+        }
+    }
+
     /// Other rules for records that fail. Poison that blocked is treated by them; deliveries on their way keep their
     /// time-out.
     pub fn set_policy(&mut self, policy: FailurePolicy) {
@@ -96,6 +104,11 @@ impl Engine {
     /// Other limit of records that are delivered and not settled; at least 1.
     pub fn set_max_unacked_messages(&mut self, messages: u64) {
         self.settings.max_unacked_messages = messages;
+    }
+
+    /// Records that may be delivered and not settled.
+    pub fn max_unacked_messages(&self) -> u64 {
+        self.settings.max_unacked_messages
     }
 
     /// What was not settled in time has failed, and is handed out again at once.

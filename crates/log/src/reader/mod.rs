@@ -84,6 +84,22 @@ pub struct Reader {
     cursor: Option<Cursor>,
 }
 
+/// How far a log goes, for those who have no reader at hand. Cheap to clone.
+#[derive(Clone)]
+pub struct Bounds(Arc<Shared>);
+
+impl Bounds {
+    /// The first offset still held.
+    pub fn start(&self) -> Offset {
+        self.0.view().start
+    }
+
+    /// Where it ends now.
+    pub fn ends(&self) -> Ends {
+        *self.0.ends.borrow()
+    }
+}
+
 impl Reader {
     pub(crate) async fn open(store: Store, shared: Arc<Shared>, start: Start) -> Result<Self> {
         let durable = shared.ends.borrow().durable;
@@ -108,6 +124,11 @@ impl Reader {
     /// How far the log goes now.
     pub fn ends(&self) -> Ends {
         *self.shared.ends.borrow()
+    }
+
+    /// How far the log goes, now and later.
+    pub fn bounds(&self) -> Bounds {
+        Bounds(Arc::clone(&self.shared))
     }
 
     /// The next frame, or what there is in its place. Cancel safe: what was read and not yielded comes again.

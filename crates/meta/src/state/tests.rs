@@ -170,16 +170,28 @@ fn aim(state: &State, mut command: Command) -> Command {
             *wanted = topic.id;
         }
     };
-    match &mut command {
-        Command::CreateSubscription(create) => aim_at(&mut create.topic),
-        Command::DeleteSubscription(delete) => aim_at(&mut delete.topic),
-        Command::UpdateSubscription(update) => aim_at(&mut update.topic),
-        Command::SeekSubscription(seek) => aim_at(&mut seek.topic),
-        Command::RegisterConsumer(register) => aim_at(&mut register.topic),
-        Command::SaveCursors(save) => {
-            save.cursors.iter_mut().for_each(|cursor| aim_at(&mut cursor.topic));
-        }
-        _ => {}
+    let aimed = match &mut command {
+        Command::CreateSubscription(create) => Some(&mut create.topic),
+        Command::DeleteSubscription(delete) => Some(&mut delete.topic),
+        Command::UpdateSubscription(update) => Some(&mut update.topic),
+        Command::SeekSubscription(seek) => Some(&mut seek.topic),
+        Command::RegisterConsumer(register) => Some(&mut register.topic),
+        Command::FormCluster(_)
+        | Command::StartSession(_)
+        | Command::CreateNamespace(_)
+        | Command::DeleteNamespace(_)
+        | Command::CreateTopic(_)
+        | Command::UpdateTopic(_)
+        | Command::DeleteTopic(_)
+        | Command::OpenTopics(_)
+        | Command::RaiseCeiling(_)
+        | Command::ForgetDeleted(_)
+        | Command::SaveCursors(_)
+        | Command::ForgetConsumers(_) => None,
+    };
+    aimed.into_iter().for_each(aim_at);
+    if let Command::SaveCursors(save) = &mut command {
+        save.cursors.iter_mut().for_each(|cursor| aim_at(&mut cursor.topic));
     }
     if let Command::OpenTopics(open) = &mut command {
         for wanted in &mut open.topics {
@@ -489,10 +501,7 @@ fn register(state: &mut State, name: &str, consumer: u64) -> Option<ConsumerId> 
         filters: vec!["a*".to_owned()],
         at: TimeMs::new(10),
     };
-    match state.apply(&register.into()).unwrap() {
-        Outcome::RegisterConsumer(replaced) => replaced,
-        other => panic!("{other:?}"),
-    }
+    RegisterConsumer::outcome(state.apply(&register.into()).unwrap()).unwrap()
 }
 
 fn save(state: &mut State, epoch: u32, incarnation: u64, floor: u64, chunks: &[u64]) -> bool {
@@ -504,10 +513,8 @@ fn save(state: &mut State, epoch: u32, incarnation: u64, floor: u64, chunks: &[u
         floor: Offset::new(floor),
         chunks: chunks.iter().map(|index| (*index, chunk(*index, 100))).collect(),
     };
-    match state.apply(&SaveCursors { cursors: vec![cursor] }.into()).unwrap() {
-        Outcome::SaveCursors(saved) => saved[0],
-        other => panic!("{other:?}"),
-    }
+    let saved = state.apply(&SaveCursors { cursors: vec![cursor] }.into()).unwrap();
+    SaveCursors::outcome(saved).unwrap()[0]
 }
 
 fn the_subscription(state: &State) -> &Subscription {

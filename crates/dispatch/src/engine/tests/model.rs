@@ -358,17 +358,16 @@ impl World {
                 break;
             };
             self.actions.push(action.clone());
-            match action {
-                Action::Deliver(delivery) => self.deliver(delivery),
-                other => {
-                    assert_eq!(self.expected.first(), Some(&other));
-                    self.expected.remove(0);
-                    if let Action::DeadLetter { offset, .. } = other
-                        && !offset.get().is_multiple_of(3)
-                    {
-                        self.acknowledge(offset..offset + 1);
-                    }
-                }
+            if let Action::Deliver(delivery) = action {
+                self.deliver(delivery);
+                continue;
+            }
+            assert_eq!(self.expected.first(), Some(&action));
+            self.expected.remove(0);
+            if let Action::DeadLetter { offset, .. } = action
+                && !offset.get().is_multiple_of(3)
+            {
+                self.acknowledge(offset..offset + 1);
             }
         }
     }
@@ -520,10 +519,9 @@ impl World {
                 assert!(wanting.next().is_none() || !all_can, "{record:?} waits in vain");
             }
         } else if !self.blocks() {
-            let who = match self.kind {
-                SubscriptionType::Shared => &self.consumers[..],
-                _ => &self.consumers[..self.consumers.len().min(1)],
-            };
+            let is_shared = self.kind == SubscriptionType::Shared;
+            let count = if is_shared { self.consumers.len() } else { 1 };
+            let who = &self.consumers[..self.consumers.len().min(count)];
             if who.iter().any(|present| can_take(&present)) {
                 let waits = self.records.iter().find(may_go);
                 assert!(waits.is_none(), "{waits:?} waits in vain");

@@ -1,0 +1,431 @@
+//! The task of one subscription: it owns the engine, feeds it, and does what it says.
+
+mod hand_out;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use danube_dispatch::{Cursor, Engine, Filter, Joining, Promise, Settings};
+use danube_meta::command::{SaveCursor, SeekSubscription};
+use danube_model::{
+    ConsumerId, ConsumerName, Epoch, ErrorKind, FailurePolicy, Offset, SubscriptionType,
+};
+use tokio::sync::{mpsc, oneshot};
+
+use super::dead_letter::DeadLetters;
+use super::live::{Arriving, Command, Key};
+use super::outbox::{Outbox, Touched};
+use super::source::{Found, Source};
+use super::{Settle, SubscriptionDescription, Window};
+use crate::error::{Error, Result};
+use crate::topic::Topic;
+
+/// How long a task without consumers stays for acknowledgements that are on their way, and consumers that come back.
+const LINGER: Duration = Duration::from_secs(60);
+/// How long a log that can't be read is left alone.
+const READ_RETRY: Duration = Duration::from_secs(1);
+/// Commands that are taken before what follows from them is done.
+const COMMANDS_AT_ONCE: usize = 64;
+
+/// One subscription's.
+pub(super) struct Task {
+    topic: Topic,
+    key: Key,
+    kind: SubscriptionType,
+    policy: FailurePolicy,
+    engine: Engine,
+    incarnation: u64,
+    /// Of the topic, while this broker has it.
+    epoch: Epoch,
+    source: Source,
+    /// The log can't be read before this.
+    read_at: Duration,
+    consumers: BTreeMap<ConsumerId, Attached>,
+    dead_letters: DeadLetters,
+    commands: mpsc::Receiver<Command>,
+    touched: Arc<Touched>,
+    is_changed: Arc<AtomicBool>,
+    /// A save is under way.
+    is_saving: bool,
+    /// Since when nobody is there.
+    idle_since: Duration,
+}
+
+/// A consumer that is there.
+struct Attached {
+    name: ConsumerName,
+    outbox: Arc<Outbox>,
+}
+
+/// Whether the task goes on.
+enum Next {
+    GoOn,
+    End,
+}
+
+impl Task {
+    /// Takes the cursor from the metadata.
+    pub(super) fn new(
+        topic: &Topic,
+        key: Key,
+        commands: mpsc::Receiver<Command>,
+        touched: Arc<Touched>,
+        is_changed: Arc<AtomicBool>,
+    ) -> Result<Task> {
+        let inner = &topic.broker.inner;
+        let known = inner.meta.read(|state| {
+            let epoch = state.topic_by_id(&key.topic)?.epoch;
+            Some((Arc::clone(state.subscription(&key.topic, &key.subscription)?), epoch))
+        });
+        let Some((known, epoch)) = known else {
+            let (topic, subscription) = (topic.name().clone(), key.subscription);
+            return Err(Error::SubscriptionNotFound { topic, subscription });
+        };
+        let default = inner.config.subscriptions.max_unacked_messages;
+        let settings = Settings {
+            kind: known.kind,
+            promise: Promise::AtLeastOnce,
+            max_unacked_messages: known.max_unacked_messages.unwrap_or(default),
+            policy: known.policy.clone(),
+        };
+        let chunks = known.settled.iter().map(|(index, chunk)| (*index, chunk));
+        Ok(Task {
+            kind: known.kind,
+            policy: known.policy.clone(),
+            engine: Engine::new(settings, Cursor::restore(known.floor, chunks)),
+            incarnation: known.incarnation,
+            epoch,
+            source: Source::new(topic.clone()),
+            read_at: Duration::ZERO,
+            consumers: BTreeMap::new(),
+            dead_letters: DeadLetters::new(topic.clone(), key.subscription.clone()),
+            commands,
+            touched,
+            is_changed,
+            is_saving: false,
+            idle_since: inner.env.clock.monotonic(),
+            topic: topic.clone(),
+            key,
+        })
+    }
+
+    fn now(&self) -> Duration {
+        self.topic.broker.inner.env.clock.monotonic()
+    }
+
+    pub(super) async fn run(mut self) {
+        loop {
+            self.settle_what_is_gone();
+            self.hand_out().await;
+            self.is_changed.store(self.engine.cursor().is_changed(), Ordering::Relaxed);
+            if let Next::End = self.wait().await {
+                return;
+            }
+        }
+    }
+
+    /// Waits for whatever comes first, and tells the engine.
+    async fn wait(&mut self) -> Next {
+        let now = self.now();
+        let wants = self.engine.wants() > 0 && self.read_at <= now;
+        let timer = self.next_timer(now);
+        let clock = Arc::clone(&self.topic.broker.inner.env.clock);
+        let touched = Arc::clone(&self.touched);
+        let next = self.engine.next_offset();
+        let slept = async {
+            match timer {
+                Some(at) => clock.sleep(at.saturating_sub(now)).await,
+                None => std::future::pending().await,
+            }
+        };
+        // Commands come last, so that many of them hold up nothing else; what stands before them is bounded by the window.
+        tokio::select! {
+            biased;
+            () = touched.some() => return self.look_at_consumers().await,
+            offset = self.dead_letters.appended() => self.engine.acknowledge(offset..offset + 1),
+            found = self.source.more(next), if wants => return self.found(found),
+            command = self.commands.recv() => return self.commands(command).await,
+            () = slept => return self.end_if_idle(),
+        }
+        Next::GoOn
+    }
+
+    fn next_timer(&self, now: Duration) -> Option<Duration> {
+        let idle = self.consumers.is_empty().then(|| self.idle_since + LINGER);
+        // What is left to save, or being saved, is looked at again a little later.
+        let idle = idle.map(|at| at.max(now + Duration::from_millis(100)));
+        let read = (self.engine.wants() > 0 && self.read_at > now).then_some(self.read_at);
+        [self.engine.next_timer(), idle, read].into_iter().flatten().min()
+    }
+
+    fn end_if_idle(&mut self) -> Next {
+        let is_idle = self.consumers.is_empty()
+            && self.now() >= self.idle_since + LINGER
+            && !self.engine.cursor().is_changed()
+            && !self.is_saving
+            && self.dead_letters.is_empty();
+        let subscriptions = &self.topic.broker.inner.subscriptions;
+        if is_idle && subscriptions.end_if_unasked(&self.key, &mut self.commands) {
+            return Next::End;
+        }
+        Next::GoOn
+    }
+
+    /// What retention removed is settled wherever it is, so that it leaves the window.
+    fn settle_what_is_gone(&mut self) {
+        let (floor, start) = (self.engine.cursor().floor(), self.source.log_start());
+        if floor < start {
+            self.engine.missing(floor..start);
+        }
+    }
+
+    async fn commands(&mut self, first: Option<Command>) -> Next {
+        // Without senders the broker is gone.
+        let Some(first) = first else { return Next::End };
+        let mut next = Some(first);
+        for _ in 0..COMMANDS_AT_ONCE {
+            let Some(command) = next else { break };
+            if let Next::End = self.command(command).await {
+                return Next::End;
+            }
+            next = self.commands.try_recv().ok();
+        }
+        match next {
+            Some(command) => self.command(command).await,
+            None => Next::GoOn,
+        }
+    }
+
+    async fn command(&mut self, command: Command) -> Next {
+        match command {
+            Command::Attach { consumer, done } => {
+                // Whoever asked may be gone; then its consumer goes too.
+                let _ = done.send(self.attach(consumer));
+            }
+            Command::Replaced(id) => self.remove(id, Error::Replaced),
+            Command::Settle(settle) => self.settle(settle),
+            Command::Seek { floor, done } => {
+                let _ = done.send(self.seek(floor).await);
+            }
+            Command::Describe { done } => {
+                let _ = done.send(self.describe());
+            }
+            Command::Changed => self.take_settings(),
+            Command::Deleted => {
+                let subscription = self.key.subscription.clone();
+                return self.end(&Error::SubscriptionDeleted { subscription });
+            }
+            Command::Collect { done } => {
+                let _ = done.send(self.collect());
+            }
+            Command::Saved(saved) => {
+                self.is_saving = false;
+                if !saved {
+                    self.engine.forget_saves();
+                }
+            }
+            Command::Stop { done } => return self.stop(done),
+        }
+        Next::GoOn
+    }
+
+    /// Every consumer is told why nothing more comes.
+    fn end(&mut self, reason: &Error) -> Next {
+        for id in self.consumers.keys().copied().collect::<Vec<_>>() {
+            self.remove(id, reason.clone());
+        }
+        // What waits was sent before the end was known: who asked is told by not being answered.
+        self.topic.broker.inner.subscriptions.end(&self.key, &mut self.commands);
+        Next::End
+    }
+
+    /// Settlements that wait count still.
+    fn stop(&mut self, done: oneshot::Sender<Option<SaveCursor>>) -> Next {
+        self.commands.close();
+        while let Ok(command) = self.commands.try_recv() {
+            if let Command::Settle(settle) = command {
+                self.settle(settle);
+            }
+        }
+        let _ = done.send(self.collect());
+        self.end(&Error::Stopping)
+    }
+
+    fn settle(&mut self, settle: Settle) {
+        match settle {
+            Settle::Acknowledge(ranges) => {
+                ranges.into_iter().for_each(|range| self.engine.acknowledge(range));
+            }
+            Settle::Refuse { offset, delay_ms, reason } => {
+                self.engine.refuse(offset, delay_ms, &reason, self.now());
+            }
+            Settle::Reject { offset, reason } => self.engine.reject(offset, &reason),
+        }
+    }
+
+    fn attach(&mut self, arriving: Arriving) -> Result<()> {
+        let Arriving { id, window, outbox } = arriving;
+        let inner = &self.topic.broker.inner;
+        let (name, filters) = inner
+            .meta
+            .read(|state| {
+                let consumers = &state.subscription_of(id)?.consumers;
+                let (name, known) = consumers.iter().find(|(_, known)| known.id == id)?;
+                Some((name.clone(), known.filters.clone()))
+            })
+            .ok_or(Error::ConsumerUnknown { consumer: id })?;
+        // An older stream of the same consumer, and an older consumer of the same name, have gone.
+        let of_name = self.consumers.iter().filter(|(_, attached)| attached.name == name);
+        for older in of_name.map(|(id, _)| *id).collect::<Vec<_>>() {
+            self.remove(older, Error::Replaced);
+        }
+        let broker = &self.topic.broker;
+        broker.inner.subscriptions.arrive(broker, &self.key, &name, id, self.kind)?;
+        let credit = match window {
+            Window::Unlimited => u64::MAX,
+            Window::Credit(records) => records,
+        };
+        let filters = filters.iter().map(|filter| Filter::new(filter)).collect();
+        self.engine.join(Joining { id, name: name.as_str(), credit, filters });
+        self.consumers.insert(id, Attached { name, outbox });
+        Ok(())
+    }
+
+    fn remove(&mut self, id: ConsumerId, reason: Error) {
+        let Some(attached) = self.consumers.remove(&id) else { return };
+        attached.outbox.end(reason);
+        self.engine.leave(id);
+        self.topic.broker.inner.subscriptions.depart(&self.key, &attached.name, id);
+        self.idle_since = self.now();
+    }
+
+    async fn look_at_consumers(&mut self) -> Next {
+        // What a consumer said before it went counts.
+        for _ in 0..self.commands.len() {
+            let Ok(command) = self.commands.try_recv() else { break };
+            if let Next::End = self.command(command).await {
+                return Next::End;
+            }
+        }
+        for id in self.touched.take() {
+            let Some(attached) = self.consumers.get(&id) else { continue };
+            let seen = attached.outbox.look();
+            if seen.has_gone {
+                self.remove(id, Error::Replaced);
+                continue;
+            }
+            self.engine.grant(id, seen.granted);
+            self.engine.set_room(id, seen.has_room);
+        }
+        Next::GoOn
+    }
+
+    /// What is read is offered to the engine.
+    fn found(&mut self, found: Result<Found>) -> Next {
+        match found {
+            Ok(Found::Batch(kept)) => self.offer(kept),
+            Ok(Found::Missing(range, why)) => self.missing(range, why),
+            Ok(Found::Closed) => {}
+            Err(error) if error.kind() == ErrorKind::NotFound => return self.end(&error),
+            Err(error) => {
+                self.cannot_read(&error);
+                self.source.restart();
+                self.read_at = self.now() + READ_RETRY;
+            }
+        }
+        Next::GoOn
+    }
+
+    fn cannot_read(&self, error: &Error) {
+        if !matches!(error, Error::Stopping) {
+            let (topic, subscription) = (self.topic.name(), &self.key.subscription);
+            tracing::warn!(%topic, %subscription, %error, "a subscription can't read its topic");
+        }
+    }
+
+    /// The epoch of this broker's last opening; another's is not taken, so that nothing is saved under it.
+    fn take_epoch(&mut self) {
+        let broker = &self.topic.broker;
+        let epoch = broker.inner.meta.read(|state| {
+            let topic = state.topic_by_id(&self.key.topic)?;
+            topic.owner().is_none_or(|owner| owner == broker.id()).then_some(topic.epoch)
+        });
+        self.epoch = epoch.unwrap_or(self.epoch);
+    }
+
+    async fn seek(&mut self, floor: Offset) -> Result<()> {
+        let (topic, subscription) = (self.key.topic, self.key.subscription.clone());
+        let seek = SeekSubscription { topic, subscription, floor };
+        self.incarnation = self.topic.broker.inner.meta.propose(seek).await?;
+        self.engine.seek(floor);
+        self.source.restart();
+        self.dead_letters.clear();
+        for (id, attached) in &self.consumers {
+            self.engine.grant(*id, attached.outbox.withdraw());
+            self.engine.set_room(*id, true);
+        }
+        Ok(())
+    }
+
+    fn take_settings(&mut self) {
+        let Key { topic, subscription } = &self.key;
+        let inner = &self.topic.broker.inner;
+        let known = inner.meta.read(|state| state.subscription(topic, subscription).cloned());
+        let Some(known) = known else { return };
+        let default = inner.config.subscriptions.max_unacked_messages;
+        self.engine.set_max_unacked_messages(known.max_unacked_messages.unwrap_or(default));
+        if known.policy != self.policy {
+            self.policy = known.policy.clone();
+            self.engine.set_policy(known.policy.clone());
+        }
+    }
+
+    fn collect(&mut self) -> Option<SaveCursor> {
+        self.take_epoch();
+        let changes = self.engine.take_changes()?;
+        self.is_saving = true;
+        Some(SaveCursor {
+            topic: self.key.topic,
+            epoch: self.epoch,
+            subscription: self.key.subscription.clone(),
+            incarnation: self.incarnation,
+            floor: changes.floor,
+            chunks: changes.chunks,
+        })
+    }
+
+    fn describe(&self) -> SubscriptionDescription {
+        let cursor = self.engine.cursor();
+        let end = self.source.log_end().unwrap_or(cursor.floor()).max(cursor.floor());
+        let settled: Vec<_> = cursor.settled().collect();
+        let above: u64 = settled.iter().map(|range| range.start.distance(range.end)).sum();
+        let of = |(id, attached): (&ConsumerId, &Attached)| {
+            (attached.name.clone(), self.engine.in_flight_at(*id))
+        };
+        SubscriptionDescription {
+            name: self.key.subscription.clone(),
+            kind: self.kind,
+            policy: self.policy.clone(),
+            max_unacked_messages: self.engine.max_unacked_messages(),
+            floor: cursor.floor(),
+            settled,
+            lag: cursor.floor().distance(end).saturating_sub(above),
+            in_flight: self.engine.in_flight(),
+            blocked: self.engine.blocked().collect(),
+            consumers: self.consumers.iter().map(of).collect(),
+        }
+    }
+}
+
+impl Drop for Task {
+    /// Also where it panicked: nobody waits for a task that is gone.
+    fn drop(&mut self) {
+        let subscription = self.key.subscription.clone();
+        for (id, attached) in &self.consumers {
+            attached.outbox.end(Error::SubscriptionStopped { subscription: subscription.clone() });
+            self.topic.broker.inner.subscriptions.depart(&self.key, &attached.name, *id);
+        }
+    }
+}
