@@ -30,7 +30,7 @@ pub use durability::Durability;
 pub use error::{Error, ErrorKind, Result};
 pub use frame::{Frame, FrameError, FrameHeader, GapReason, Stamp};
 pub use id::{BrokerId, DiskId, Epoch, Offset, ProducerId, Sequence, TimeMs, TopicId};
-pub use message::{Message, SchemaRef};
+pub use message::{Message, SchemaRef, Sender};
 pub use name::{Namespace, TopicName};
 pub use subscription::{
     Backoff, ConsumerId, ConsumerName, FailurePolicy, PoisonPolicy, SubscriptionName,

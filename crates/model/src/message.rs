@@ -8,6 +8,7 @@
 //! | attributes | headers |
 //! | producer's name | header `danube.producer`, UTF-8 |
 //! | schema | header `danube.schema`: id (8 bytes), version (4 bytes, 0 for none) |
+//! | sender | header `danube.sender`: producer id (8 bytes), request id (8 bytes), broker's address (UTF-8) |
 //!
 //! Header names that begin with `danube.` are ours; attributes can't have them.
 
@@ -23,6 +24,8 @@ pub const RESERVED_PREFIX: &str = "danube.";
 pub const PRODUCER_HEADER: &str = "danube.producer";
 /// The header with the schema.
 pub const SCHEMA_HEADER: &str = "danube.schema";
+/// The header with the sender.
+pub const SENDER_HEADER: &str = "danube.sender";
 
 /// A message as applications know it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -39,6 +42,8 @@ pub struct Message {
     pub producer_name: Option<Text>,
     /// The schema that its payload follows.
     pub schema: Option<SchemaRef>,
+    /// How it was sent, if that was over the protocol `danube`.
+    pub sender: Option<Sender>,
 }
 
 /// A registered schema.
@@ -50,6 +55,18 @@ pub struct SchemaRef {
     pub version: Option<u32>,
 }
 
+/// What a client of the protocol `danube` says of itself when it sends. It means nothing to a broker, which hands it to
+/// those who receive the message.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Sender {
+    /// The id that the broker gave to the producer.
+    pub producer_id: u64,
+    /// The client's number of the call.
+    pub request_id: u64,
+    /// The broker that it thought to be talking to.
+    pub broker_address: Text,
+}
+
 impl Message {
     /// The record of this message.
     ///
@@ -57,24 +74,24 @@ impl Message {
     /// [`Error::ReservedHeader`] for an attribute whose name is reserved; [`Error::OutOfRange`] for a schema id or version
     /// that can't exist.
     pub fn to_record(&self) -> Result<Record> {
-        let mut headers = Vec::with_capacity(self.attributes.len() + 2);
+        let mut headers = Vec::with_capacity(self.attributes.len() + 3);
         for (name, value) in &self.attributes {
             if is_reserved(name.as_str()) {
                 return Err(reserved(name.as_str()));
             }
             headers.push(RecordHeader { name: name.clone(), value: Some(value.bytes().clone()) });
         }
+        let mut reserved = |name, value| {
+            headers.push(RecordHeader { name: Text::from_static(name), value: Some(value) });
+        };
         if let Some(producer_name) = &self.producer_name {
-            headers.push(RecordHeader {
-                name: Text::from_static(PRODUCER_HEADER),
-                value: Some(producer_name.bytes().clone()),
-            });
+            reserved(PRODUCER_HEADER, producer_name.bytes().clone());
         }
         if let Some(schema) = self.schema {
-            headers.push(RecordHeader {
-                name: Text::from_static(SCHEMA_HEADER),
-                value: Some(encode_schema(schema)?),
-            });
+            reserved(SCHEMA_HEADER, encode_schema(schema)?);
+        }
+        if let Some(sender) = &self.sender {
+            reserved(SENDER_HEADER, encode_sender(sender));
         }
         Ok(Record {
             timestamp: self.publish_time,
@@ -96,6 +113,7 @@ impl Message {
             attributes: Vec::with_capacity(record.headers.len()),
             producer_name: None,
             schema: None,
+            sender: None,
         };
         let mut seen = ReservedHeaders::default();
         for header in &record.headers {
@@ -110,6 +128,7 @@ impl Message {
                     match name {
                         ReservedName::Producer => message.producer_name = Text::new(value),
                         ReservedName::Schema => message.schema = decode_schema(&value),
+                        ReservedName::Sender => message.sender = decode_sender(&value),
                     }
                 }
             }
@@ -128,6 +147,7 @@ pub fn is_reserved(name: &str) -> bool {
 pub(crate) enum ReservedName {
     Producer,
     Schema,
+    Sender,
 }
 
 impl ReservedName {
@@ -136,6 +156,7 @@ impl ReservedName {
         match name {
             PRODUCER_HEADER => Ok(Some(ReservedName::Producer)),
             SCHEMA_HEADER => Ok(Some(ReservedName::Schema)),
+            SENDER_HEADER => Ok(Some(ReservedName::Sender)),
             _ if is_reserved(name) => Err(reserved(name)),
             _ => Ok(None),
         }
@@ -147,6 +168,7 @@ impl ReservedName {
 pub(crate) struct ReservedHeaders {
     producer: bool,
     schema: bool,
+    sender: bool,
 }
 
 impl ReservedHeaders {
@@ -157,6 +179,9 @@ impl ReservedHeaders {
             }
             ReservedName::Schema => {
                 (&mut self.schema, SCHEMA_HEADER, decode_schema(value).is_some())
+            }
+            ReservedName::Sender => {
+                (&mut self.sender, SENDER_HEADER, decode_sender(value).is_some())
             }
         };
         if *seen || !is_well_formed {
@@ -189,6 +214,27 @@ fn decode_schema(mut value: &[u8]) -> Option<SchemaRef> {
     let (id, version) = (value.get_u64(), value.get_u32());
     let is_valid = id != 0 && id <= i64::MAX as u64;
     is_valid.then_some(SchemaRef { id, version: (version != 0).then_some(version) })
+}
+
+/// Bytes of a sender before its broker's address.
+const SENDER_IDS_BYTES: usize = 16;
+
+fn encode_sender(sender: &Sender) -> Bytes {
+    let broker_address = sender.broker_address.bytes();
+    let mut value = BytesMut::with_capacity(SENDER_IDS_BYTES + broker_address.len());
+    value.put_u64(sender.producer_id);
+    value.put_u64(sender.request_id);
+    value.put_slice(broker_address);
+    value.freeze()
+}
+
+fn decode_sender(mut value: &[u8]) -> Option<Sender> {
+    if value.len() < SENDER_IDS_BYTES {
+        return None;
+    }
+    let (producer_id, request_id) = (value.get_u64(), value.get_u64());
+    let broker_address = Text::from(std::str::from_utf8(value).ok()?);
+    Some(Sender { producer_id, request_id, broker_address })
 }
 
 fn reserved(name: &str) -> Error {

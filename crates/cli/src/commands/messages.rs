@@ -163,7 +163,7 @@ mod tests {
             publish_time: TimeMs::new(2),
             attributes: vec![("a".into(), "1".into()), ("b".into(), "ä".into())],
             producer_name: Some("p".into()),
-            schema: None,
+            ..Message::default()
         };
         let expected = concat!(
             r#"{"topic":"/default/a","offset":9007199254740993,"key":"k","attributes":{"a":"1","b":"ä"},"#,

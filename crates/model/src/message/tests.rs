@@ -10,6 +10,13 @@ fn any_message() -> impl Strategy<Value = Message> {
     let text = || "[^\0]{0,20}".prop_map(Text::from);
     let name = "[a-z.]{0,10}".prop_filter("not ours", |name| !is_reserved(name));
     let schema = (1..=i64::MAX as u64, prop::option::of(1..=u32::MAX));
+    let sender = (any::<u64>(), any::<u64>(), text()).prop_map(
+        |(producer_id, request_id, broker_address)| Sender {
+            producer_id,
+            request_id,
+            broker_address,
+        },
+    );
     (
         prop::collection::vec(any::<u8>(), 0..50).prop_map(Bytes::from),
         prop::option::of(text()),
@@ -17,14 +24,11 @@ fn any_message() -> impl Strategy<Value = Message> {
         prop::collection::vec((name.prop_map(Text::from), text()), 0..4),
         prop::option::of(text()),
         prop::option::of(schema.prop_map(|(id, version)| SchemaRef { id, version })),
+        prop::option::of(sender),
     )
-        .prop_map(|(payload, key, publish_time, attributes, producer_name, schema)| Message {
-            payload,
-            key,
-            publish_time: TimeMs::new(publish_time),
-            attributes,
-            producer_name,
-            schema,
+        .prop_map(|(payload, key, publish_time, attributes, producer_name, schema, sender)| {
+            let publish_time = TimeMs::new(publish_time);
+            Message { payload, key, publish_time, attributes, producer_name, schema, sender }
         })
 }
 
@@ -58,6 +62,7 @@ fn a_message_spelt_out() {
         attributes: vec![(Text::from_static("a"), Text::from_static("b"))],
         producer_name: Some(Text::from_static("p1")),
         schema: Some(SchemaRef { id: 0x0102_0304_0506_0708, version: Some(9) }),
+        sender: Some(Sender { producer_id: 2, request_id: 3, broker_address: "b".into() }),
     };
     let record = Record {
         timestamp: TimeMs::new(17),
@@ -67,6 +72,7 @@ fn a_message_spelt_out() {
             header("a", b"b"),
             header("danube.producer", b"p1"),
             header("danube.schema", &[1, 2, 3, 4, 5, 6, 7, 8, 0, 0, 0, 9]),
+            header("danube.sender", &[0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 3, b'b']),
         ],
     };
     assert_eq!(message.to_record().unwrap(), record);
@@ -98,6 +104,12 @@ fn records_that_are_no_messages() {
         ("a short schema", with_headers(vec![header(SCHEMA_HEADER, &schema[1..])])),
         ("schema 0", with_headers(vec![header(SCHEMA_HEADER, &[0; 12])])),
         ("a negative schema", with_headers(vec![header(SCHEMA_HEADER, &[0xff; 12])])),
+        (
+            "two senders",
+            with_headers(vec![header(SENDER_HEADER, &[0; 16]), header(SENDER_HEADER, &[0; 16])]),
+        ),
+        ("a short sender", with_headers(vec![header(SENDER_HEADER, &[0; 15])])),
+        ("an address that is no text", with_headers(vec![header(SENDER_HEADER, &[0xff; 17])])),
     ] {
         assert!(Message::from_record(&record).is_err(), "{what}: read");
         assert!(verify(&record).is_err(), "{what}: let in");
@@ -116,7 +128,7 @@ fn messages_that_can_not_be_sent() {
         attributes: vec![(Text::from_static(name), Text::default())],
         ..Message::default()
     };
-    for name in ["danube.producer", "danube.schema", "danube.x", "danube."] {
+    for name in ["danube.producer", "danube.schema", "danube.sender", "danube.x", "danube."] {
         let result = with_attribute(name).to_record();
         assert!(matches!(result, Err(Error::ReservedHeader { .. })), "{name}: {result:?}");
     }
