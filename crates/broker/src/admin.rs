@@ -65,23 +65,48 @@ impl Broker {
     ///
     /// `Conflict` if the name is taken, `NotFound` if the namespace is not there, `Invalid` for what this build does not have.
     pub async fn create_topic(&self, new: NewTopic) -> Result<()> {
+        let ids = match new.partitions {
+            None => NewTopics::Plain(self.new_topic_id()),
+            Some(partitions) => {
+                let most = danube_model::caps::PARTITIONS_MAX.saturating_add(1);
+                let ids = (0..partitions.min(most)).map(|_| self.new_topic_id());
+                NewTopics::Partitioned(ids.collect())
+            }
+        };
+        self.propose_topic(new, ids).await
+    }
+
+    /// Creates one partition by its name, and its topic with it if it is the first. It takes after the partitions that are
+    /// there, whatever `delivery` says.
+    ///
+    /// # Errors
+    ///
+    /// `Conflict` if it is there, or its topic is a plain one; `NotFound` if the namespace is not there, `Invalid` for what this
+    /// build does not have.
+    pub async fn create_partition(
+        &self,
+        name: TopicName,
+        delivery: Option<Delivery>,
+    ) -> Result<()> {
+        let ids = NewTopics::Partition(self.new_topic_id());
+        let settings = TopicSettings::default();
+        self.propose_topic(NewTopic { name, partitions: None, delivery, settings }, ids).await
+    }
+
+    async fn propose_topic(&self, new: NewTopic, ids: NewTopics) -> Result<()> {
         self.check_running()?;
         let delivery = new.delivery.unwrap_or(Delivery::Reliable(self.inner.config.durability));
         match delivery {
             Delivery::Reliable(level) => check_level(level)?,
             Delivery::NonReliable => return Err(Error::NonReliable { topic: new.name }),
         }
-        let id = || TopicId::new(self.inner.env.random.next_id());
-        let ids = match new.partitions {
-            None => NewTopics::Plain(id()),
-            Some(partitions) => {
-                let most = danube_model::caps::PARTITIONS_MAX.saturating_add(1);
-                NewTopics::Partitioned((0..partitions.min(most)).map(|_| id()).collect())
-            }
-        };
         let (topic, settings, at) = (new.name, new.settings, self.now());
         self.inner.meta.propose(CreateTopic { topic, ids, delivery, settings, at }).await?;
         Ok(())
+    }
+
+    fn new_topic_id(&self) -> TopicId {
+        TopicId::new(self.inner.env.random.next_id())
     }
 
     /// Creates a topic unless it is there; one that is there and differs from what was asked for is an error.

@@ -55,17 +55,17 @@ pub struct DeleteNamespace {
     pub namespace: Namespace,
 }
 
-/// Creates a topic, with all its partitions.
+/// Creates a topic, with all its partitions or with its first; or one more partition.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CreateTopic {
-    /// Its name. Not that of a partition.
+    /// Its name; that of a partition for [`NewTopics::Partition`] and for nothing else.
     pub topic: TopicName,
     /// New identities, for the topic or for its partitions.
     pub ids: NewTopics,
-    /// What an acknowledgement promises.
+    /// What an acknowledgement promises. A partition takes after those that are there.
     pub delivery: Delivery,
-    /// What is set for this topic.
+    /// What is set for this topic. A partition takes after those that are there.
     pub settings: TopicSettings,
     /// When.
     pub at: TimeMs,
@@ -78,6 +78,8 @@ pub enum NewTopics {
     Plain(TopicId),
     /// A topic with one partition for each of these, in this order.
     Partitioned(Vec<TopicId>),
+    /// One partition, of a topic that comes with its first one. They may come in any order.
+    Partition(TopicId),
 }
 
 /// Changes what is set for a topic, and for all its partitions.

@@ -87,6 +87,12 @@ pub enum Refusal {
         /// The topic that it would be a partition of.
         base: TopicName,
     },
+    /// A partition cannot be created under the name of a topic.
+    #[error("{topic} is not the name of a partition")]
+    NotPartition {
+        /// The name.
+        topic: TopicName,
+    },
     /// The names of a topic's partitions would be too long.
     #[error("topic {topic} cannot have {partitions} partitions: their names are too long")]
     PartitionNames {
@@ -260,6 +266,7 @@ impl Refusal {
             | Refusal::TooManySubscriptions { .. } => ErrorKind::Exhausted,
             Refusal::ClusterName { .. }
             | Refusal::NameOfPartition { .. }
+            | Refusal::NotPartition { .. }
             | Refusal::PartitionNames { .. }
             | Refusal::PartitionCount { .. }
             | Refusal::NotReliable { .. }

@@ -103,7 +103,7 @@ pub struct NamespaceEntry {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PartitionedTopic {
-    /// How many.
+    /// How many: one more than the greatest number. Of those that come one by one, some may be missing yet.
     pub partitions: u32,
     /// When it was created.
     pub created: TimeMs,

@@ -111,28 +111,55 @@ impl State {
 
     fn create_topic(&mut self, create: &CreateTopic) -> Result<(), Refusal> {
         let name = &create.topic;
-        if let Some((base, _)) = name.partition_of() {
-            return Err(Refusal::NameOfPartition { topic: name.clone(), base });
-        }
+        let base = match (name.partition_of(), &create.ids) {
+            (Some((base, index)), NewTopics::Partition(_)) => Some(Partition { base, index }),
+            (Some((base, _)), _) => {
+                return Err(Refusal::NameOfPartition { topic: name.clone(), base });
+            }
+            (None, _) => None,
+        };
         let namespace = name.namespace();
         if !self.namespaces.contains_key(&namespace) {
             return Err(Refusal::NamespaceNotFound { namespace });
         }
         self.require_name_free(name)?;
-        let topics = match &create.ids {
-            NewTopics::Plain(id) => vec![new_topic(create, *id, name.clone(), None)],
-            NewTopics::Partitioned(ids) => partitions(create, ids)?,
+        let topics = match (&create.ids, base) {
+            (NewTopics::Plain(id), _) => vec![new_topic(create, *id, name.clone(), None)],
+            (NewTopics::Partitioned(ids), _) => partitions(create, ids)?,
+            (NewTopics::Partition(id), Some(partition)) => {
+                vec![self.new_partition(create, *id, partition)?]
+            }
+            (NewTopics::Partition(_), None) => {
+                return Err(Refusal::NotPartition { topic: name.clone() });
+            }
         };
         self.require_ids_new(&topics)?;
-        if let NewTopics::Partitioned(_) = create.ids {
-            let partitions = topics.len() as u32;
-            self.partitioned
-                .insert(ByName(name.clone()), PartitionedTopic { partitions, created: create.at });
-        }
         for topic in topics {
+            if let Some(Partition { base, index }) = &topic.partition {
+                let new = PartitionedTopic { partitions: 0, created: create.at };
+                let partitioned = self.partitioned.entry(ByName(base.clone())).or_insert(new);
+                partitioned.partitions = partitioned.partitions.max(index + 1);
+            }
             self.insert(topic);
         }
         Ok(())
+    }
+
+    /// A partition that comes alone.
+    fn new_partition(
+        &self,
+        create: &CreateTopic,
+        id: TopicId,
+        partition: Partition,
+    ) -> Result<Topic, Refusal> {
+        if self.topic(&partition.base).is_some() {
+            return Err(Refusal::TopicExists { topic: partition.base });
+        }
+        let mut create = create.clone();
+        if let Some(other) = self.partitions(&partition.base).next() {
+            (create.delivery, create.settings) = (other.delivery, other.settings.clone());
+        }
+        Ok(new_topic(&create, id, create.topic.clone(), Some(partition)))
     }
 
     fn update_topic(&mut self, update: &UpdateTopic) -> Result<(), Refusal> {

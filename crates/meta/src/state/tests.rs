@@ -37,6 +37,7 @@ fn names() -> impl Strategy<Value = TopicName> {
 fn new_ids() -> impl Strategy<Value = NewTopics> {
     prop_oneof![
         small().prop_map(|number| NewTopics::Plain(id(number))),
+        small().prop_map(|number| NewTopics::Partition(id(number))),
         prop::collection::vec(small().prop_map(id), 0..4).prop_map(NewTopics::Partitioned),
     ]
 }
@@ -225,8 +226,8 @@ fn check(state: &State) {
         assert_eq!(topic.partition.as_ref().map(|part| (part.base.clone(), part.index)), of);
     }
     for (name, topic) in state.partitioned_topics() {
-        assert_eq!(state.partitions(name).count() as u32, topic.partitions);
-        assert!(topic.partitions > 0);
+        let last = state.partitions(name).last().and_then(|last| last.partition.clone());
+        assert_eq!(last.map(|last| last.index + 1), Some(topic.partitions));
     }
     let mut consumers = 0;
     for (topic, subscriptions) in &state.subscriptions {
@@ -411,6 +412,40 @@ fn a_topic_with_partitions_and_one_without_exclude_each_other() {
     assert_eq!(again.unwrap_err().kind(), ErrorKind::Conflict);
     let part = create(&mut state, "/default/parted-part-1", NewTopics::Plain(id(3)));
     assert_eq!(part.unwrap_err().kind(), ErrorKind::Invalid);
+}
+
+#[test]
+fn partitions_that_come_one_by_one_make_a_topic_and_take_after_the_first() {
+    let mut state = formed();
+    let base: TopicName = "/default/t".parse().unwrap();
+    for (index, number) in [(3, 1), (0, 2), (11, 3)] {
+        create(&mut state, &format!("{base}-part-{index}"), NewTopics::Partition(id(number)))
+            .unwrap();
+        let update = UpdateTopic {
+            topic: base.clone(),
+            durability: Some(Durability::PageCache),
+            retention_ms: Change::Set(7),
+            retention_bytes: Change::Keep,
+            message_bytes_max: Change::Keep,
+        };
+        state.apply(&update.into()).unwrap();
+    }
+    let partitions: Vec<_> = state.partitions(&base).collect();
+    let numbers = partitions.iter().map(|topic| topic.partition.as_ref().unwrap().index);
+    assert_eq!(numbers.collect::<Vec<_>>(), [0, 3, 11]);
+    assert!(partitions.iter().all(|topic| topic.settings.retention_ms == Some(7)));
+    assert!(partitions.iter().all(|topic| topic.durability() == Some(Durability::PageCache)));
+    assert_eq!(state.partitioned(&base).unwrap().partitions, 12);
+    let again = create(&mut state, "/default/t-part-3", NewTopics::Partition(id(4)));
+    assert_eq!(again.unwrap_err().kind(), ErrorKind::Conflict);
+    let whole = create(&mut state, "/default/u", NewTopics::Partition(id(4)));
+    assert_eq!(whole.unwrap_err().kind(), ErrorKind::Invalid);
+    create(&mut state, "/default/plain", NewTopics::Plain(id(4))).unwrap();
+    let of_plain = create(&mut state, "/default/plain-part-0", NewTopics::Partition(id(5)));
+    assert_eq!(of_plain.unwrap_err().kind(), ErrorKind::Conflict);
+    state.apply(&DeleteTopic { topic: base.clone(), at: TimeMs::ZERO }.into()).unwrap();
+    assert!(state.partitioned(&base).is_none());
+    assert_eq!(state.topic_count(), 1);
 }
 
 #[test]
