@@ -40,6 +40,8 @@ pub struct Config {
     pub auto_create_topics: bool,
     /// Level of new topics.
     pub durability: Durability,
+    /// Producers that a topic takes at once; 0 = no limit.
+    pub producers_per_topic_max: u64,
     /// The largest message of topics without a limit of their own, in bytes; 0 = no limit but that of batches.
     pub message_bytes_max: u64,
     /// What holds for all subscriptions.

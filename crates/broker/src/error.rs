@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use danube_log::Effect;
+use danube_meta::Refusal;
 use danube_model::{
     ConsumerId, DiskId, Durability, ErrorKind, Offset, Sequence, SubscriptionName, TopicName,
 };
@@ -48,6 +49,14 @@ pub enum Error {
     NonReliable {
         /// Its name.
         topic: TopicName,
+    },
+    /// A topic has as many producers as it may have.
+    #[error("topic {topic} has {limit} producers, which is the limit")]
+    TooManyProducers {
+        /// The topic.
+        topic: TopicName,
+        /// The limit.
+        limit: u64,
     },
     /// The topic's log is on another disk.
     #[error("the log of topic {topic} is on disk {disk}, this broker has another one")]
@@ -162,7 +171,7 @@ impl Error {
             | Self::NoWindow => ErrorKind::Invalid,
             Self::Differs { .. } | Self::ExclusiveTaken { .. } => ErrorKind::Conflict,
             Self::Replaced => ErrorKind::Fenced,
-            Self::TooManyConsumers { .. } => ErrorKind::Exhausted,
+            Self::TooManyConsumers { .. } | Self::TooManyProducers { .. } => ErrorKind::Exhausted,
             Self::OtherDisk { .. }
             | Self::Lock { .. }
             | Self::Stopping
@@ -178,9 +187,10 @@ impl Error {
     /// Whether the same call may succeed later.
     pub fn is_retryable(&self) -> bool {
         match self {
-            Self::Stopping | Self::TooManyConsumers { .. } | Self::SubscriptionStopped { .. } => {
-                true
-            }
+            Self::Stopping
+            | Self::TooManyConsumers { .. }
+            | Self::TooManyProducers { .. }
+            | Self::SubscriptionStopped { .. } => true,
             Self::Log(error) => error.is_retryable(),
             Self::Meta(error) => {
                 error.is_retryable() || matches!(error, danube_meta::Error::Closed)
@@ -212,6 +222,18 @@ impl Error {
             Self::Meta(error) if error.is_unknown() => Effect::Unknown,
             _ => Effect::Definite,
         }
+    }
+
+    /// Whether the name of a topic is taken by another one: with partitions where one without is meant, or the other way
+    /// round.
+    pub fn is_name_taken(&self) -> bool {
+        matches!(
+            self,
+            Self::Partitioned { .. }
+                | Self::Meta(danube_meta::Error::Refused(
+                    Refusal::TopicExists { .. } | Refusal::PartitionedTopicExists { .. }
+                ))
+        )
     }
 
     /// The sequence with which the producer has to go on, if that is what was wrong.

@@ -139,14 +139,22 @@ impl Topic {
     }
 
     /// A producer of this name is attached until the answer is dropped.
-    pub fn attach(&self, name: String) -> Attached {
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooManyProducers`].
+    pub fn attach(&self, name: String) -> Result<Attached> {
+        let limit = self.broker.inner.config.producers_per_topic_max;
         let producers = Arc::clone(&self.slot.producers);
         let mut attached = producers.lock();
+        if limit > 0 && attached.1.len() as u64 >= limit {
+            return Err(Error::TooManyProducers { topic: self.slot.name.clone(), limit });
+        }
         let key = attached.0;
         attached.0 += 1;
         attached.1.insert(key, name);
         drop(attached);
-        Attached { producers, key }
+        Ok(Attached { producers, key })
     }
 
     /// What is known of it. Opens the log if it is not open and can be.

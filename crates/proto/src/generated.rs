@@ -23,3 +23,8 @@ pub(crate) mod admin {
         tonic::include_proto!("danube.admin.v1");
     }
 }
+
+/// Package `danube`: the protocol of existing clients.
+pub(crate) mod danube {
+    tonic::include_proto!("danube");
+}

@@ -5,10 +5,12 @@
 //!
 //! * [`stream`] is `danube.stream.v1`: producing and reading.
 //! * [`admin`] is `danube.admin.v1`: administration.
+//! * [`danube`] is `danube`, what existing clients speak, and how its messages become ours.
 //! * [`failure`] is how errors travel, in messages and as the status of a call.
 //! * [`convert`] turns single fields into the model's types and back.
 
 pub mod convert;
+pub mod danube;
 pub mod error;
 pub mod failure;
 mod generated;

@@ -38,6 +38,16 @@ pub(crate) const READ_RESPONSE_ITEMS_MAX: usize = 4_096;
 /// Topics in one page of a list.
 pub(crate) const TOPICS_PER_PAGE_MAX: usize = 10_000;
 
+/// Producers of the protocol `danube` that are registered at once.
+pub(crate) const PRODUCERS_MAX: usize = 1_000_000;
+/// A producer of that protocol that is not heard of for so long, or up to twice as long, is forgotten. Clients ask for their
+/// health every 5 s.
+pub(crate) const PRODUCER_IDLE_TIMEOUT: Duration = Duration::from_secs(180);
+/// A message of that protocol as it is delivered: its clients take no larger one, and would ask for it again for ever.
+pub(crate) const DELIVERED_BYTES_MAX: usize = 4 << 20;
+/// A message that comes over that protocol. What is larger than can be delivered is to be refused with a word, so it is read.
+pub(crate) const DANUBE_REQUEST_BYTES_MAX: usize = 32 << 20;
+
 /// At a stop: for streams to end with their answers, and then for connections to close.
 pub(crate) const STREAMS_END_TIMEOUT: Duration = Duration::from_secs(1);
 pub(crate) const CONNECTIONS_END_TIMEOUT: Duration = Duration::from_millis(600);

@@ -47,6 +47,8 @@ pub struct Config {
     pub cluster_name: String,
     /// Where it listens.
     pub listen: Listen,
+    /// What look-ups answer.
+    pub advertised: Advertised,
     /// Directory of the metadata.
     pub metadata_dir: PathBuf,
     /// Namespaces that are created at start where they are missing.
@@ -55,8 +57,19 @@ pub struct Config {
     pub auto_create_topics: bool,
     /// The hot tier.
     pub storage: Storage,
+    /// Producers of a topic at most; 0 = no limit.
+    pub producers_per_topic_max: u64,
     /// Payload of a message at most, in bytes.
     pub message_bytes_max: u64,
+}
+
+/// URLs that look-ups answer, with scheme and port. `None`: what the client called.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Advertised {
+    /// The broker's own.
+    pub broker_url: Option<String>,
+    /// Where clients connect, if that is another one.
+    pub connect_url: Option<String>,
 }
 
 /// The four addresses of a broker.
@@ -153,15 +166,24 @@ impl Config {
             Some(bytes) => bytes,
         };
         let namespaces = settings.list("bootstrap_namespaces").iter();
+        let advertised = |url| {
+            let path = format!("broker.advertised_listeners.{url}");
+            settings.text(&path).map(str::to_owned)
+        };
         Config {
             cluster_name: settings.text("cluster_name").expect(HAS_DEFAULT).to_owned(),
             listen,
+            advertised: Advertised {
+                broker_url: advertised("broker_url"),
+                connect_url: advertised("connect_url"),
+            },
             metadata_dir: settings.path("meta_store.data_dir").unwrap_or_else(|| default_dir(RAFT)),
             namespaces: namespaces
                 .map(|name| name.parse().expect("checked when the list was read"))
                 .collect(),
             auto_create_topics: settings.flag("auto_create_topics"),
             storage: Storage::of(settings, default_dir(WAL)),
+            producers_per_topic_max: settings.number("policies.max_producers_per_topic"),
             message_bytes_max,
         }
     }

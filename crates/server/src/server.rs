@@ -10,14 +10,22 @@ use danube_env::Env;
 use danube_env::spawn::Running;
 use danube_model::{ErrorKind, caps as model_caps};
 use danube_proto::admin::admin_server::AdminServer;
+use danube_proto::danube::discovery_server::DiscoveryServer;
+use danube_proto::danube::health_check_server::HealthCheckServer;
+use danube_proto::danube::producer_service_server::ProducerServiceServer;
 use danube_proto::stream::stream_server::StreamServer;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tonic::service::Routes;
 
-use crate::config::{Address, Config, Listen};
+use crate::config::{Address, Advertised, Config, Listen};
 use crate::listen::{Connections, Port};
 use crate::rpc::admin::AdminRpc;
+use crate::rpc::danube::authority::WithAuthority;
+use crate::rpc::danube::discovery::DiscoveryRpc;
+use crate::rpc::danube::health::HealthRpc;
+use crate::rpc::danube::producer::ProducerRpc;
+use crate::rpc::danube::producers::Producers;
 use crate::rpc::stream::StreamRpc;
 use crate::sessions::Sessions;
 use crate::{Readiness, caps, http, readiness};
@@ -143,7 +151,7 @@ impl Server {
             closing,
             ports: vec![http],
         };
-        server.serve(ports.client, ports.admin, ports.raft);
+        server.serve(ports.client, ports.admin, ports.raft, config.advertised.clone());
         server.readiness.send_replace(Readiness::Ready);
         Ok(server)
     }
@@ -189,18 +197,31 @@ impl Server {
         }
     }
 
-    fn serve(&mut self, client: Port, admin: Port, raft: Port) {
+    fn serve(&mut self, client: Port, admin: Port, raft: Port, advertised: Advertised) {
         let message_bytes_max = model_caps::BATCH_BYTES_MAX + caps::MESSAGE_OVERHEAD_BYTES;
         let (broker, sessions) = (self.broker.clone(), self.sessions.clone());
         let stream = StreamServer::new(StreamRpc { broker: broker.clone(), sessions })
             .max_decoding_message_size(message_bytes_max)
             .max_encoding_message_size(message_bytes_max + caps::READ_RESPONSE_BYTES_MAX);
         let administration = AdminServer::new(AdminRpc { broker });
-        let services = Routes::new(stream).add_service(administration);
+        let danube = self.danube(advertised);
+        let services = danube.add_service(stream).add_service(administration);
         self.serve_grpc("client port", client, services);
         // Nothing is served there: every call is answered with UNIMPLEMENTED.
         self.serve_grpc("admin port", admin, Routes::default());
         self.serve_grpc("raft port", raft, Routes::default());
+    }
+
+    /// What existing clients speak.
+    fn danube(&self, advertised: Advertised) -> Routes {
+        let broker = self.broker.clone();
+        let producers = Producers::new(self.env.clone());
+        self.sessions.spawn("idle producers", producers.clone().run(self.sessions.stopping()));
+        let discovery = DiscoveryServer::new(DiscoveryRpc { broker: broker.clone(), advertised });
+        let health = HealthCheckServer::new(HealthRpc { producers: producers.clone() });
+        let producer = ProducerServiceServer::new(ProducerRpc { broker, producers })
+            .max_decoding_message_size(caps::DANUBE_REQUEST_BYTES_MAX);
+        Routes::new(WithAuthority(discovery)).add_service(health).add_service(producer)
     }
 
     fn serve_grpc(&mut self, name: &'static str, port: Port, routes: Routes) {
@@ -303,6 +324,7 @@ fn broker_config(config: &Config) -> danube_broker::Config {
         namespaces: config.namespaces.clone(),
         auto_create_topics: config.auto_create_topics,
         durability: storage.durability,
+        producers_per_topic_max: config.producers_per_topic_max,
         message_bytes_max: config.message_bytes_max,
         subscriptions: danube_broker::SubscriptionConfig::default(),
     }

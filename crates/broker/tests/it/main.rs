@@ -29,6 +29,7 @@ fn config() -> Config {
         namespaces: vec!["mine".parse().expect("a good name")],
         auto_create_topics: true,
         durability: Durability::Disk,
+        producers_per_topic_max: 0,
         message_bytes_max: 0,
         subscriptions: SubscriptionConfig::default(),
     }

@@ -91,7 +91,7 @@ storage:
       file_sync: {interval_ms: 250, max_batch_bytes: 65536, quiet_ms: 5ms}
       journal: {max_bytes: 1MiB, checkpoint_bytes: 512KiB}
       space_check_interval: 10ms
-policies: {max_message_size: 0}
+policies: {max_message_size: 0, max_producers_per_topic: 7}
 ";
     let config = config(text);
     let Listen { client, admin, http, raft } = &config.listen;
@@ -100,6 +100,10 @@ policies: {max_message_size: 0}
     assert_eq!(config.data_dir(), Path::new("/d"));
     assert_eq!(config.namespaces.len(), 2);
     assert!(!config.auto_create_topics);
+    let Advertised { broker_url, connect_url } = &config.advertised;
+    let advertised = (broker_url.as_deref(), connect_url.as_deref());
+    assert_eq!(advertised, (Some("http://b:1"), Some("http://c:1")));
+    assert_eq!(config.producers_per_topic_max, 7);
     assert_eq!(config.message_bytes_max, 64 << 20);
     let expected = Storage {
         root: "/d/wal".into(),

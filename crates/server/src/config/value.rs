@@ -1,6 +1,7 @@
 //! What the text of a setting means.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::time::Duration;
 
 use danube_model::units::{format_duration, parse_duration};
@@ -15,6 +16,8 @@ pub(super) enum Kind {
     Secret,
     /// A file or a directory.
     Path,
+    /// A URL that clients connect to, with its port; `http` where it says no scheme.
+    Url,
     /// `true` or `false`.
     Bool,
     /// A whole number within these bounds, both inclusive.
@@ -75,6 +78,7 @@ impl Kind {
                 Err(format!("expected {}, found nothing", self.expected()))
             }
             Kind::Text | Kind::Path | Kind::Secret => Ok(Value::Text(text.to_owned())),
+            Kind::Url => url(text).map(Value::Text).ok_or_else(found),
             Kind::Bool => text.to_lowercase().parse().map(Value::Bool).map_err(|_| found()),
             Kind::Number(min, max) => match text.parse::<u64>() {
                 Ok(number) if (min..=max).contains(&number) => Ok(Value::Number(number)),
@@ -119,6 +123,9 @@ impl Kind {
         match self {
             Kind::Text | Kind::Secret => "text".to_owned(),
             Kind::Path => "a path".to_owned(),
+            Kind::Url => {
+                "a URL that clients can connect to, such as `http://broker:6650`".to_owned()
+            }
             Kind::Bool => "`true` or `false`".to_owned(),
             Kind::Number(min, u64::MAX) => format!("a whole number of at least {min}"),
             Kind::Number(min, max) => format!("a whole number from {min} to {max}"),
@@ -155,6 +162,7 @@ impl Kind {
         match self {
             Kind::Text | Kind::Secret => "text".to_owned(),
             Kind::Path => "path".to_owned(),
+            Kind::Url => "URL".to_owned(),
             Kind::Bool => "`true`, `false`".to_owned(),
             Kind::Number(..) => "number".to_owned(),
             Kind::Size(Plain::Bytes, ..) => "size".to_owned(),
@@ -239,6 +247,14 @@ pub(super) fn without_password(text: &str) -> String {
         shown.push_str(&part[host..]);
     }
     shown
+}
+
+fn url(text: &str) -> Option<String> {
+    let (scheme, rest) = text.split_once("://").unwrap_or(("http", text));
+    let address = super::Address::parse(rest.strip_suffix('/').unwrap_or(rest))?;
+    let any = address.host.parse::<IpAddr>().is_ok_and(|address| address.is_unspecified());
+    let is_url = matches!(scheme, "http" | "https") && address.port > 0 && !any;
+    is_url.then(|| format!("{scheme}://{address}"))
 }
 
 fn size(text: &str, plain: Plain) -> Option<ByteSize> {
@@ -330,6 +346,31 @@ mod tests {
             Kind::Bool.parse_list(list),
             Err("expected `true` or `false`, found a list".to_owned())
         );
+    }
+
+    #[test]
+    fn a_url_has_a_scheme_and_a_place_that_can_be_called() {
+        for (text, expected) in [
+            ("http://b:1", "http://b:1"),
+            ("https://b.example:65535/", "https://b.example:65535"),
+            ("b:1", "http://b:1"),
+            ("[::1]:6650", "http://[::1]:6650"),
+        ] {
+            assert_eq!(Kind::Url.parse(text), Ok(Value::Text(expected.to_owned())));
+        }
+        for text in [
+            "",
+            "http://",
+            "http://b",
+            "b",
+            "ftp://b:1",
+            "http://b:1/x",
+            "0.0.0.0:1",
+            "[::]:1",
+            "b:0",
+        ] {
+            assert!(Kind::Url.parse(text).is_err(), "{text}");
+        }
     }
 
     #[test]

@@ -136,7 +136,7 @@ impl Receiver {
         let expected = open.create.as_ref().map(Expected::decode).transpose().map_err(invalid)?;
         let failed = |error: Error| status::failure(&error);
         let topic = topics::for_producer(&self.broker, &name, expected).await.map_err(failed)?;
-        let attached = topic.attach(open.producer_name);
+        let attached = topic.attach(open.producer_name).map_err(failed)?;
         let (epoch, durability) = topic.open().await.map_err(failed)?;
         let message_bytes_max = topic.message_bytes_max();
         let opened = Opened {

@@ -1,9 +1,9 @@
 //! How errors are told to clients: the one place where they become failures and statuses.
 
 use danube_broker::{Effect, Error};
-use danube_model::ErrorKind;
+use danube_model::{ErrorKind, TopicName};
 use danube_proto::{Failure, Outcome};
-use tonic::Status;
+use tonic::{Code, Status};
 
 /// What the broker says of an error.
 pub(crate) fn failure(error: &Error) -> Failure {
@@ -38,6 +38,11 @@ pub(crate) fn invalid_failure(error: &(dyn std::error::Error + 'static)) -> Fail
         message: with_sources(error),
         hint: None,
     }
+}
+
+/// The same of a value.
+pub(crate) fn invalid_value(error: &danube_model::Error) -> Status {
+    Status::from(invalid_failure(error))
 }
 
 /// A call that this build does not have.
@@ -93,6 +98,80 @@ pub(crate) fn exhausted(what: &str, limit: usize) -> Failure {
         message: format!("{what}, the limit is {limit}"),
         hint: None,
     }
+}
+
+/// Something beyond a limit that does not change.
+pub(crate) fn too_large(what: &'static str, found: usize, limit: usize) -> Status {
+    let (found, limit) = (found as u64, limit as u64);
+    invalid_value(&danube_model::Error::Limit { what, found, limit })
+}
+
+/// A look-up of the protocol `danube`. A topic with partitions is nowhere; they are.
+pub(crate) fn lookup(error: &Error) -> Status {
+    match error {
+        Error::Partitioned { .. } => told_as(error, ErrorKind::NotFound),
+        _ => status(error),
+    }
+}
+
+/// What keeps a client of the protocol `danube` from registering.
+pub(crate) fn registering(error: &Error) -> Status {
+    if error.kind() == ErrorKind::Fenced {
+        return told_as(error, ErrorKind::Unavailable);
+    }
+    let status = status(error);
+    if error.is_name_taken() {
+        return Status::with_metadata(
+            Code::AlreadyExists,
+            status.message(),
+            status.metadata().clone(),
+        );
+    }
+    status
+}
+
+/// What fails a client of the protocol `danube` that is registered. Only at this status does it look its topic up and
+/// register again, so that is what it is told where its topic is gone from here.
+pub(crate) fn registered(error: &Error) -> Status {
+    match error.kind() {
+        ErrorKind::NotFound | ErrorKind::Fenced => told_as(error, ErrorKind::Unavailable),
+        _ => status(error),
+    }
+}
+
+/// A client of the protocol `danube` that must register again.
+pub(crate) fn unknown_producer(id: u64) -> Status {
+    Status::from(Failure {
+        kind: ErrorKind::Unavailable,
+        outcome: Outcome::Definite,
+        is_retryable: true,
+        message: format!("producer {id} is not registered"),
+        hint: Some("register again; clients do so by themselves".to_owned()),
+    })
+}
+
+/// A message for another topic than its producer's.
+pub(crate) fn other_topic(producer: u64, topic: &TopicName, found: &str) -> Status {
+    let shown: String = found.chars().take(topic.as_str().len()).collect();
+    unsupported(&format!("producer {producer} is on topic {topic}, not on {shown:?}"))
+}
+
+/// A schema that nobody has registered, since nobody can.
+pub(crate) fn no_such_subject(subject: &str) -> Status {
+    let shown: String = subject.chars().take(80).collect();
+    Status::from(Failure {
+        kind: ErrorKind::Conflict,
+        outcome: Outcome::Definite,
+        is_retryable: false,
+        message: format!("there is no schema {shown:?}: this version has no schemas"),
+        hint: None,
+    })
+}
+
+/// The same error of another kind, for clients that take the kinds in their own way.
+fn told_as(error: &Error, kind: ErrorKind) -> Status {
+    let is_retryable = kind == ErrorKind::Unavailable;
+    Status::from(Failure { kind, is_retryable, ..failure(error) })
 }
 
 /// On the wire there is one line: the error and what caused it.

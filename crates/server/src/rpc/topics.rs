@@ -50,27 +50,42 @@ pub(crate) async fn for_producer(
 ) -> Result<Topic, Error> {
     let found = broker.topic(name);
     let Some(expected) = expected else { return found };
-    let topic = match found {
+    match found {
         Err(Error::TopicNotFound { .. }) if broker.auto_creates_topics() => {
-            let delivery = expected.delivery();
-            let new = NewTopic {
-                name: name.clone(),
-                partitions: None,
-                delivery,
-                settings: Default::default(),
-            };
-            match broker.create_topic(new).await {
-                // Another producer was faster.
-                Err(error) if error.kind() == ErrorKind::Conflict => {}
+            // A partition takes after its siblings, which must agree.
+            if let Some((base, _)) = name.partition_of()
+                && let Ok(siblings) = broker.listed(&base)
+            {
+                check(expected, name, siblings.delivery)?;
+            }
+            match create(broker, name, expected).await {
+                // Another producer was faster, or the name is taken in another way.
+                Err(error) if error.kind() == ErrorKind::Conflict => {
+                    broker.topic(name).map_err(|_| error)?;
+                }
                 created => created?,
             }
-            broker.topic(name)?
         }
-        found => found?,
-    };
-    let delivery = broker.listed(name)?.delivery;
+        found => drop(found?),
+    }
+    check(expected, name, broker.listed(name)?.delivery)?;
+    broker.topic(name)
+}
+
+async fn create(broker: &Broker, name: &TopicName, expected: Expected) -> Result<(), Error> {
+    let (name, delivery) = (name.clone(), expected.delivery());
+    match name.partition_of() {
+        Some(_) => broker.create_partition(name, delivery).await,
+        None => {
+            let settings = Default::default();
+            broker.create_topic(NewTopic { name, partitions: None, delivery, settings }).await
+        }
+    }
+}
+
+fn check(expected: Expected, name: &TopicName, delivery: Delivery) -> Result<(), Error> {
     if expected.agrees_with(delivery) {
-        return Ok(topic);
+        return Ok(());
     }
     let what = match delivery {
         Delivery::Reliable(level) => format!("reliable with durability {level}"),

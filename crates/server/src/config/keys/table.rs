@@ -7,7 +7,7 @@ use super::Key;
 use super::Support::{self, Idle, Only};
 use crate::config::value::Item::{Address, Namespace, Text as Texts};
 use crate::config::value::Kind::{
-    self, Bool, Choice, List, Number, Path, Secret, Size, Text, Time,
+    self, Bool, Choice, List, Number, Path, Secret, Size, Text, Time, Url,
 };
 use crate::config::value::Plain::Bytes;
 
@@ -19,7 +19,6 @@ const PERIOD: Kind = Time(Option::None, Duration::from_millis(1));
 
 const CLUSTER: Support = Idle("clustering");
 const SUBSCRIPTIONS: Support = Idle("subscriptions");
-const LOOKUPS: Support = Idle("look-ups of brokers");
 const AUTHENTICATION: Support = Idle("authentication");
 
 /// What comes before `storage` in the reference.
@@ -66,18 +65,16 @@ pub(super) const BEFORE_STORAGE: &[Key] = &[
     ),
     Key::new(
         "broker.advertised_listeners.broker_url",
-        Text,
+        Url,
         None("the authority that the client called"),
         "URL of the broker itself, which look-ups answer.",
-    )
-    .support(LOOKUPS),
+    ),
     Key::new(
         "broker.advertised_listeners.connect_url",
-        Text,
+        Url,
         None("`broker_url`"),
         "URL that clients are to connect to, where it is another, as behind a proxy.",
-    )
-    .support(LOOKUPS),
+    ),
     Key::new(
         "broker.failure_domain",
         Text,
@@ -260,8 +257,7 @@ pub(super) const AFTER_STORAGE: &[Key] = &[
         COUNT,
         Value("0"),
         "Producers of a topic at most. 0: no limit.",
-    )
-    .support(Only(&["0"], "limits on producers")),
+    ),
     Key::new(
         "policies.max_subscriptions_per_topic",
         COUNT,
