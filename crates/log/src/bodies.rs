@@ -94,7 +94,7 @@ pub(crate) struct Bodies {
 impl Body {
     /// A log as the checkpoint has it.
     pub(crate) fn from_checkpoint(log: &CheckpointLog) -> Self {
-        let state = LogState::from_checkpoint(log);
+        let state = log.state.clone();
         let active = (log.position > 0).then_some(Active {
             first: log.last_segment,
             position: log.position,
@@ -140,7 +140,8 @@ impl Body {
 
     fn checkpoint(&self, topic_id: TopicId) -> CheckpointLog {
         let (last_segment, position) = self.active().unwrap_or((self.last_segment, 0));
-        self.state.to_checkpoint(topic_id, self.segments, last_segment, position)
+        let (state, segments) = (self.state.clone(), self.segments);
+        CheckpointLog { topic_id, state, segments, last_segment, position }
     }
 }
 

@@ -41,11 +41,12 @@
 //! whole; the valid one with the higher round counts.
 
 use danube_env::Disk;
-use danube_model::{DiskId, Durability, Epoch, GapReason, Offset, TimeMs, TopicId};
+use danube_model::{DiskId, Durability, GapReason, Offset, TimeMs, TopicId};
 
 use crate::codec::{Cursor, DecodeError, Decoded, Put, checksum, patch_u32};
 use crate::layout::{Copy, Layout, read_whole, write_atomically};
 use crate::producers::Producers;
+use crate::state::LogState;
 use crate::{Error, Result};
 
 const MAGIC: &[u8; 8] = b"DANUCKP1";
@@ -84,30 +85,14 @@ pub(crate) struct Checkpoint {
 pub(crate) struct CheckpointLog {
     /// Whose log.
     pub(crate) topic_id: TopicId,
-    /// Whether it was open under `epoch`.
-    pub(crate) open: bool,
-    /// Its level.
-    pub(crate) level: Durability,
-    /// Whether `end` is where the log ended.
-    pub(crate) end_proof: EndProof,
-    /// Epoch of the last opening.
-    pub(crate) epoch: Epoch,
-    /// First offset still held.
-    pub(crate) start: Offset,
-    /// Next offset to assign.
-    pub(crate) end: Offset,
-    /// Receive time of the last frame.
-    pub(crate) last_receive_time: TimeMs,
+    /// What its records had made of it.
+    pub(crate) state: LogState,
     /// How many segment files there are.
     pub(crate) segments: u32,
     /// First offset of the last segment.
     pub(crate) last_segment: Offset,
     /// Bytes of the last segment that are synced and count; 0 if it takes no more, or there is none.
     pub(crate) position: u64,
-    /// Its producers at `end`.
-    pub(crate) producers: Producers,
-    /// Offsets that can't be read, in order.
-    pub(crate) gaps: Vec<Gap>,
 }
 
 /// Offsets `[from, to)` that can't be read.
@@ -232,15 +217,16 @@ impl Gap {
 
 impl CheckpointLog {
     fn encode(&self, out: &mut Vec<u8>) {
-        out.bytes(self.topic_id.as_bytes());
-        out.u8(self.open.into()).u8(self.level.code()).u8(self.end_proof.code()).zero(1);
-        out.u32(self.epoch.get()).u64(self.start.get()).u64(self.end.get());
-        out.u64(self.last_receive_time.get()).u32(self.segments);
-        out.u64(self.last_segment.get()).u64(self.position);
-        out.u32(self.producers.len() as u32);
-        self.producers.encode(out);
-        out.u32(self.gaps.len() as u32);
-        for gap in &self.gaps {
+        let Self { topic_id, state, segments, last_segment, position } = self;
+        out.bytes(topic_id.as_bytes());
+        out.u8(state.open.into()).u8(state.level.code()).u8(state.end_proof.code()).zero(1);
+        out.u32(state.epoch.get()).u64(state.start.get()).u64(state.end.get());
+        out.u64(state.last_receive_time.get()).u32(*segments);
+        out.u64(last_segment.get()).u64(*position);
+        out.u32(state.producers.len() as u32);
+        state.producers.encode(out);
+        out.u32(state.gaps.len() as u32);
+        for gap in &state.gaps {
             out.u64(gap.from.get()).u64(gap.to.get());
             out.u16(gap.reason.map_or(0, GapReason::code)).zero(6);
         }
@@ -267,8 +253,7 @@ impl CheckpointLog {
         let producers = Producers::decode(cursor, count)?;
         let count = cursor.count(GAP_BYTES)?;
         let gaps = (0..count).map(|_| Gap::decode(cursor)).collect::<Decoded<_>>()?;
-        Ok(Self {
-            topic_id,
+        let state = LogState {
             open,
             level,
             end_proof,
@@ -276,12 +261,10 @@ impl CheckpointLog {
             start,
             end,
             last_receive_time,
-            segments,
-            last_segment,
-            position,
             producers,
             gaps,
-        })
+        };
+        Ok(Self { topic_id, state, segments, last_segment, position })
     }
 }
 

@@ -2,18 +2,19 @@
 //! all go by it, so that they can't disagree.
 
 use danube_model::frame::FrameKind;
-use danube_model::{Durability, Epoch, Frame, Offset, TimeMs, TopicId};
+use danube_model::{Durability, Epoch, Frame, Offset, TimeMs};
 
-use crate::checkpoint::{CheckpointLog, EndProof, Gap};
+use crate::checkpoint::{EndProof, Gap};
 use crate::producers::Producers;
 
 /// One log as its records have made it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LogState {
     /// Whether it is open under `epoch`.
     pub(crate) open: bool,
     /// Of the last opening.
     pub(crate) level: Durability,
+    /// Whether `end` is where the log ended.
     pub(crate) end_proof: EndProof,
     /// Of the last opening; zero if there was none.
     pub(crate) epoch: Epoch,
@@ -23,6 +24,7 @@ pub(crate) struct LogState {
     pub(crate) end: Offset,
     /// Of the last frame.
     pub(crate) last_receive_time: TimeMs,
+    /// At `end`.
     pub(crate) producers: Producers,
     /// Offsets that can't be read; the newest ones if there are many.
     pub(crate) gaps: Vec<Gap>,
@@ -104,45 +106,5 @@ impl LogState {
             self.gaps.remove(0);
         }
         self.gaps.push(gap);
-    }
-
-    /// As a checkpoint has it.
-    pub(crate) fn from_checkpoint(log: &CheckpointLog) -> Self {
-        Self {
-            open: log.open,
-            level: log.level,
-            end_proof: log.end_proof,
-            epoch: log.epoch,
-            start: log.start,
-            end: log.end,
-            last_receive_time: log.last_receive_time,
-            producers: log.producers.clone(),
-            gaps: log.gaps.clone(),
-        }
-    }
-
-    /// For a checkpoint, together with where its files stand.
-    pub(crate) fn to_checkpoint(
-        &self,
-        topic_id: TopicId,
-        segments: u32,
-        last_segment: Offset,
-        position: u64,
-    ) -> CheckpointLog {
-        CheckpointLog {
-            topic_id,
-            open: self.open,
-            level: self.level,
-            end_proof: self.end_proof,
-            epoch: self.epoch,
-            start: self.start,
-            end: self.end,
-            last_receive_time: self.last_receive_time,
-            segments,
-            last_segment,
-            position,
-            producers: self.producers.clone(),
-            gaps: self.gaps.clone(),
-        }
     }
 }

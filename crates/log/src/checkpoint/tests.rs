@@ -3,7 +3,7 @@
 use danube_env::disk::Open;
 use danube_env::real::RealDisk;
 use danube_env::sim::{Crash, Fault, Operation, SimDisk, Survival};
-use danube_model::{BatchProducer, ProducerId, Sequence};
+use danube_model::{BatchProducer, Epoch, ProducerId, Sequence};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -16,22 +16,24 @@ fn log(topic: u8) -> CheckpointLog {
     producers.record(&BatchProducer { id, epoch: 1, base_sequence }, 3, Offset::new(17));
     CheckpointLog {
         topic_id: TopicId::new([topic; 16]),
-        open: true,
-        level: Durability::DiskWarm,
-        end_proof: EndProof::Proven,
-        epoch: Epoch::new(6).unwrap(),
-        start: Offset::new(10),
-        end: Offset::new(20),
-        last_receive_time: TimeMs::new(0x1111),
+        state: LogState {
+            open: true,
+            level: Durability::DiskWarm,
+            end_proof: EndProof::Proven,
+            epoch: Epoch::new(6).unwrap(),
+            start: Offset::new(10),
+            end: Offset::new(20),
+            last_receive_time: TimeMs::new(0x1111),
+            producers,
+            gaps: vec![Gap {
+                from: Offset::new(12),
+                to: Offset::new(14),
+                reason: Some(GapReason::Corrupt),
+            }],
+        },
         segments: 2,
         last_segment: Offset::new(16),
         position: 0x2222,
-        producers,
-        gaps: vec![Gap {
-            from: Offset::new(12),
-            to: Offset::new(14),
-            reason: Some(GapReason::Corrupt),
-        }],
     }
 }
 
@@ -264,22 +266,24 @@ fn logs() -> impl Strategy<Value = Vec<CheckpointLog>> {
             }
             CheckpointLog {
                 topic_id: TopicId::new(id),
-                open,
-                level,
-                end_proof,
-                epoch: Epoch::new(epoch).unwrap(),
-                start: Offset::new(start),
-                end: Offset::new(start + more),
-                last_receive_time: TimeMs::new(number),
+                state: LogState {
+                    open,
+                    level,
+                    end_proof,
+                    epoch: Epoch::new(epoch).unwrap(),
+                    start: Offset::new(start),
+                    end: Offset::new(start + more),
+                    last_receive_time: TimeMs::new(number),
+                    producers,
+                    gaps: vec![Gap {
+                        from: Offset::new(start),
+                        to: Offset::new(start + 1),
+                        reason: None,
+                    }],
+                },
                 segments,
                 last_segment: Offset::new(start),
                 position: number,
-                producers,
-                gaps: vec![Gap {
-                    from: Offset::new(start),
-                    to: Offset::new(start + 1),
-                    reason: None,
-                }],
             }
         },
     );

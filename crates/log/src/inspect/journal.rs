@@ -152,7 +152,7 @@ impl Inspection<'_> {
         self.findings(FindingKind::Problem, &problems);
         for (topic_id, state) in &states {
             let log = checkpoint.logs.binary_search_by_key(topic_id, |log| log.topic_id).ok();
-            let checkpoint_end = log.map(|index| checkpoint.logs[index].end);
+            let checkpoint_end = log.map(|index| checkpoint.logs[index].state.end);
             let end_damaged = damaged.contains(topic_id) || state.end_proof == EndProof::Damaged;
             let LogState { epoch, level, open, start, end, .. } = *state;
             let topic_id = *topic_id;
