@@ -43,7 +43,7 @@
 use danube_env::Disk;
 use danube_model::{DiskId, Durability, GapReason, Offset, TimeMs, TopicId};
 
-use crate::codec::{Cursor, DecodeError, Decoded, Put, checksum, patch_u32};
+use crate::codec::{Cursor, DecodeError, Decoded, Put, header, seal_header};
 use crate::layout::{Copy, Layout, read_whole, write_atomically};
 use crate::producers::Producers;
 use crate::state::LogState;
@@ -51,7 +51,6 @@ use crate::{Error, Result};
 
 const MAGIC: &[u8; 8] = b"DANUCKP1";
 const VERSION: u16 = 1;
-const CHECKSUM_AT: usize = 12;
 /// Bytes of a gap.
 const GAP_BYTES: usize = 24;
 /// Bytes of a log without producers.
@@ -141,20 +140,13 @@ impl Checkpoint {
         for log in &self.logs {
             log.encode(&mut bytes);
         }
-        let sum = checksum(&[&bytes[..CHECKSUM_AT], &bytes[CHECKSUM_AT + 4..]]);
-        patch_u32(&mut bytes, CHECKSUM_AT, sum);
+        seal_header(&mut bytes);
         bytes
     }
 
     /// Reads a copy.
     pub(crate) fn decode(bytes: &[u8]) -> Decoded<Self> {
-        let mut cursor = Cursor::new(bytes);
-        cursor.magic(MAGIC, "not the beginning of a checkpoint")?;
-        cursor.version("checkpoint", VERSION)?;
-        cursor.zero(2)?;
-        if cursor.u32()? != checksum(&[&bytes[..CHECKSUM_AT], &bytes[CHECKSUM_AT + 4..]]) {
-            return Err(DecodeError::corrupt(CHECKSUM_AT, "wrong checksum of a checkpoint"));
-        }
+        let mut cursor = header(bytes, MAGIC, "checkpoint", VERSION)?;
         let disk_id = DiskId::new(cursor.array()?);
         let round = cursor.u64()?;
         let clean = cursor.flag("a clean mark that is neither 0 nor 1")?;
@@ -286,8 +278,8 @@ pub(crate) fn write(disk: &dyn Disk, layout: &Layout, checkpoint: &Checkpoint) -
 ///
 /// # Errors
 ///
-/// [`Error::Io`]; [`Error::UnknownVersion`] if either copy is of a version that this build does not know, so that it
-/// never goes on from an older state than another build left.
+/// [`Error::Io`]; [`Error::UnknownVersion`] if either copy is whole and of a version that this build does not know, so that
+/// it never goes on from an older state than another build left.
 pub(crate) fn read(disk: &dyn Disk, layout: &Layout) -> Result<Read> {
     let mut checkpoint: Option<Checkpoint> = None;
     let mut problems = Vec::new();

@@ -177,17 +177,6 @@ impl<'a> Cursor<'a> {
         if self.array::<8>()? == *magic { Ok(()) } else { Err(DecodeError::corrupt(at, what)) }
     }
 
-    /// The version of a format, two bytes. It is looked at before any checksum, so that a file of a later version
-    /// is called by its name and not damaged.
-    pub(crate) fn version(&mut self, what: &'static str, known: u16) -> Decoded<()> {
-        let found = self.u16()?;
-        if found == known {
-            Ok(())
-        } else {
-            Err(DecodeError::UnknownVersion { what, found: found.into(), known: known.into() })
-        }
-    }
-
     /// A count of things that take at least `each` bytes: refused where they cannot be there, so that it is safe to
     /// allocate by it.
     pub(crate) fn count(&mut self, each: usize) -> Decoded<usize> {
@@ -209,6 +198,47 @@ impl<'a> Cursor<'a> {
         DecodeError::corrupt(self.position, what)
     }
 }
+
+/// Reads the beginning that headers share, in every version: magic (8 bytes), version (2), zero (2), and a checksum (4)
+/// over all other bytes. The cursor stands behind it.
+///
+/// A version is believed if the checksum is right. So a bit that rots in it is damage, and not a later format. It is
+/// believed as well where nothing but the version is wrong and more than a bit of it: that is an edit, and a refusal harms
+/// least.
+pub(crate) fn header<'a>(
+    bytes: &'a [u8],
+    magic: &[u8; 8],
+    what: &'static str,
+    known: u16,
+) -> Decoded<Cursor<'a>> {
+    let mut cursor = Cursor::new(bytes);
+    cursor.magic(magic, "another magic number")?;
+    let found = cursor.u16()?;
+    let zero = cursor.clone();
+    cursor.take(2)?;
+    let stored = cursor.u32()?;
+    let sum = |version: u16| {
+        checksum(&[&bytes[..8], &version.to_be_bytes(), &bytes[10..12], &bytes[cursor.position..]])
+    };
+    let is_edited = || (found ^ known).count_ones() > 1 && stored == sum(known);
+    if found != known && (stored == sum(found) || is_edited()) {
+        return Err(DecodeError::UnknownVersion { what, found: found.into(), known: known.into() });
+    }
+    if stored != sum(found) {
+        return Err(DecodeError::corrupt(HEADER_CHECKSUM_AT, "wrong checksum"));
+    }
+    zero.clone().zero(2)?;
+    Ok(cursor)
+}
+
+/// Enters the checksum that [`header`] checks.
+pub(crate) fn seal_header(bytes: &mut [u8]) {
+    let at = HEADER_CHECKSUM_AT;
+    let sum = checksum(&[&bytes[..at], &bytes[at + 4..]]);
+    patch_u32(bytes, at, sum);
+}
+
+const HEADER_CHECKSUM_AT: usize = 12;
 
 /// Writes big-endian fields one after the other.
 pub(crate) trait Put {
@@ -303,6 +333,32 @@ mod tests {
         );
         assert_eq!(Cursor::new(&[2]).flag("open"), Err(DecodeError::corrupt(0, "open")));
         assert_eq!(Cursor::new(&[1]).flag("open"), Ok(true));
+    }
+
+    #[test]
+    fn a_version_is_believed_with_its_checksum_or_if_it_was_edited() {
+        const MAGIC: &[u8; 8] = b"DANUTST1";
+        let file = |version: u16| {
+            let mut bytes = Vec::new();
+            bytes.bytes(MAGIC).u16(version).zero(2).u32(0).u64(7);
+            seal_header(&mut bytes);
+            bytes
+        };
+        let read = |bytes: &[u8]| header(bytes, MAGIC, "test", 1).map(|cursor| cursor.position());
+        assert_eq!(read(&file(1)), Ok(16));
+        let later = |found| Err(DecodeError::UnknownVersion { what: "test", found, known: 1 });
+        assert_eq!(read(&file(3)), later(3));
+        for bit in 0..16 {
+            let mut rotten = file(1);
+            rotten[8 + bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(read(&rotten), Err(DecodeError::corrupt(12, "wrong checksum")));
+        }
+        let mut edited = file(1);
+        edited[9] = 2;
+        assert_eq!(read(&edited), later(2));
+        // What is wrong elsewhere, too, is damage.
+        edited[20] = 1;
+        assert_eq!(read(&edited), Err(DecodeError::corrupt(12, "wrong checksum")));
     }
 
     #[test]

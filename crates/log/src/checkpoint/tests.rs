@@ -146,11 +146,12 @@ fn the_newest_copy_counts() {
 
 #[test]
 fn a_damaged_or_missing_copy_is_reported_and_the_other_counts() {
-    let damaged = {
+    let flipped = |at: usize, mask: u8| {
         let mut bytes = checkpoint(8).encode();
-        bytes[60] ^= 1;
+        bytes[at] ^= mask;
         bytes
     };
+    let (damaged, version) = (flipped(60, 1), flipped(9, 2));
     for (broken, whole) in [(Copy::A, Copy::B), (Copy::B, Copy::A)] {
         let (_dir, disk, layout) = directory();
         put(&disk, &layout, whole, &checkpoint(7).encode());
@@ -161,7 +162,7 @@ fn a_damaged_or_missing_copy_is_reported_and_the_other_counts() {
             matches!(&found.problems[..], [Error::Missing { path: missing, .. }] if *missing == path)
         );
 
-        for bytes in [&damaged[..], &damaged[..70], &[]] {
+        for bytes in [&damaged[..], &damaged[..70], &version, &[]] {
             put(&disk, &layout, broken, bytes);
             let found = read(&disk, &layout).unwrap();
             assert_eq!(found.checkpoint, Some(checkpoint(7)));
@@ -183,6 +184,7 @@ fn a_later_version_in_either_copy_is_refused_by_name() {
         let (_dir, disk, layout) = directory();
         let mut bytes = checkpoint(8).encode();
         bytes[9] = 2;
+        seal_header(&mut bytes);
         put(&disk, &layout, later, &bytes);
         put(&disk, &layout, known, &checkpoint(7).encode());
         let error = read(&disk, &layout).unwrap_err();
@@ -307,8 +309,7 @@ proptest! {
         let mut bytes = checkpoint(7).encode();
         let at = at.index(bytes.len());
         bytes[at] = byte;
-        let sum = checksum(&[&bytes[..CHECKSUM_AT], &bytes[CHECKSUM_AT + 4..]]);
-        patch_u32(&mut bytes, CHECKSUM_AT, sum);
+        seal_header(&mut bytes);
         if let Ok(read) = Checkpoint::decode(&bytes) {
             prop_assert_eq!(read.encode(), bytes);
         }

@@ -8,6 +8,8 @@
 use bytes::{Buf, BufMut};
 use danube_model::{DiskId, Durability, Epoch, Offset, TopicId};
 
+use crate::codec::{DecodeError, header, seal_header};
+
 /// Everything in a journal begins at a multiple of this.
 pub(crate) const BLOCK: u64 = 4096;
 /// Version of journal files and rounds.
@@ -58,8 +60,7 @@ impl FileHeader {
         block.put_u64(self.first_round);
         block.put_u64(self.file_bytes);
         block.put_u64(0);
-        let checksum = checksum_without_field(&block, 12);
-        block[12..16].copy_from_slice(&checksum.to_be_bytes());
+        seal_header(&mut block);
         block.resize(BLOCK as usize, 0);
         block
     }
@@ -70,11 +71,12 @@ impl FileHeader {
             return Err(Unreadable::Absent);
         }
         let block = &block[..FILE_HEADER];
-        // The version comes first: a newer build may compute its checksum otherwise.
-        check_version((&block[8..10]).get_u16(), (&block[10..12]).get_u16())?;
-        if checksum_without_field(block, 12) != (&block[12..16]).get_u32() {
-            return Err(Unreadable::Damaged("checksum of the file header"));
-        }
+        header(block, FILE_MAGIC, "journal file", VERSION).map_err(|error| match error {
+            DecodeError::UnknownVersion { found, .. } => {
+                Unreadable::Version(u16::try_from(found).unwrap_or(u16::MAX))
+            }
+            DecodeError::Corrupt { what, .. } => Unreadable::Damaged(what),
+        })?;
         let mut rest = &block[16..];
         let mut disk_id = [0; 16];
         rest.copy_to_slice(&mut disk_id);

@@ -138,6 +138,10 @@ impl Footer {
         if trailer.checksum != checksum(&[&bytes[..sum_at], &bytes[sum_at + 4..]]) {
             return Err(DecodeError::corrupt(sum_at, "wrong checksum of a segment's footer"));
         }
+        if trailer.version != VERSION {
+            let (found, known) = (trailer.version.into(), VERSION.into());
+            return Err(DecodeError::UnknownVersion { what: "segment footer", found, known });
+        }
 
         let mut cursor = Cursor::new(&bytes[..sections]);
         let index = decode_section(&mut cursor, INDEX_BYTES, decode_index)?;
@@ -215,6 +219,7 @@ struct Trailer {
     checksum: u32,
     topic: TopicId,
     seal: u64,
+    version: u16,
 }
 
 impl Trailer {
@@ -233,8 +238,8 @@ impl Trailer {
             checksum: cursor.u32()?,
             topic: cursor.topic()?,
             seal: cursor.u64()?,
+            version: cursor.u16()?,
         };
-        cursor.version("segment footer", VERSION)?;
         cursor.zero(6)?;
         cursor.magic(MAGIC, "not the end of a segment")?;
         Ok(trailer)

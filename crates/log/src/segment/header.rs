@@ -18,7 +18,7 @@ use std::path::Path;
 use danube_env::File;
 use danube_model::{Epoch, Offset, TimeMs, TopicId};
 
-use crate::codec::{Cursor, DecodeError, Decoded, Put, checksum, patch_u32};
+use crate::codec::{Cursor, Decoded, Put, header, seal_header};
 use crate::{Error, Result};
 
 /// Bytes of a header; the first frame begins behind them.
@@ -26,7 +26,6 @@ pub(crate) const HEADER_BYTES: u64 = 64;
 
 const MAGIC: &[u8; 8] = b"DANUSEG1";
 const VERSION: u16 = 1;
-const CHECKSUM_AT: usize = 12;
 
 /// What a segment says of itself before its first frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,22 +50,14 @@ impl SegmentHeader {
         bytes.bytes(MAGIC).u16(VERSION).zero(2).u32(0).bytes(self.topic.as_bytes());
         bytes.u64(self.first.get()).u64(self.created.get()).u32(self.epoch.get());
         bytes.u64(self.seal).zero(4);
-        let sum = checksum(&[&bytes[..CHECKSUM_AT], &bytes[CHECKSUM_AT + 4..]]);
-        patch_u32(&mut bytes, CHECKSUM_AT, sum);
+        seal_header(&mut bytes);
         bytes
     }
 
     /// Reads a header from the first bytes of a segment.
     pub(crate) fn decode(bytes: &[u8]) -> Decoded<Self> {
-        let mut cursor = Cursor::new(bytes);
-        let header = cursor.take(HEADER_BYTES as usize)?;
-        cursor = Cursor::new(header);
-        cursor.magic(MAGIC, "not the beginning of a segment")?;
-        cursor.version("segment", VERSION)?;
-        cursor.zero(2)?;
-        if cursor.u32()? != checksum(&[&header[..CHECKSUM_AT], &header[CHECKSUM_AT + 4..]]) {
-            return Err(DecodeError::corrupt(CHECKSUM_AT, "wrong checksum of a segment's header"));
-        }
+        let bytes = Cursor::new(bytes).take(HEADER_BYTES as usize)?;
+        let mut cursor = header(bytes, MAGIC, "segment", VERSION)?;
         let decoded = Self {
             topic: cursor.topic()?,
             first: cursor.offset()?,

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::Error;
+use crate::codec::{checksum, patch_u32};
 
 fn hex(bytes: &[u8]) -> String {
     let lines = bytes
@@ -95,8 +96,11 @@ fn a_later_version_is_refused_by_name_whatever_else_it_holds() {
     let error = footer_of(&later).unwrap_err().to_string();
     assert_eq!(error, "x.seg: segment has version 2, this build knows versions up to 1");
     let mut later = bytes.clone();
-    let version_at = bytes.len() - 15;
-    later[version_at] = 2;
+    let trailer = bytes.len() - 56;
+    let footer = u64::from_be_bytes(bytes[trailer..trailer + 8].try_into().unwrap()) as usize;
+    later[trailer + 41] = 2;
+    let sum = checksum(&[&later[footer..trailer + 12], &later[trailer + 16..]]);
+    patch_u32(&mut later, trailer + 12, sum);
     let error = footer_of(&later).unwrap_err().to_string();
     assert_eq!(error, "x.seg: segment footer has version 2, this build knows versions up to 1");
 }
@@ -165,8 +169,8 @@ proptest! {
         let sections = changed.len() - footer::TRAILER_BYTES;
         changed[at.index(sections)] = byte;
         let sum_at = sections + 12;
-        let sum = crate::codec::checksum(&[&changed[..sum_at], &changed[sum_at + 4..]]);
-        crate::codec::patch_u32(&mut changed, sum_at, sum);
+        let sum = checksum(&[&changed[..sum_at], &changed[sum_at + 4..]]);
+        patch_u32(&mut changed, sum_at, sum);
         if let Ok(read) = Footer::decode(&changed) {
             prop_assert_eq!(read.encode(), changed);
         }
