@@ -10,6 +10,7 @@ pub mod clock;
 pub mod disk;
 pub mod random;
 pub mod real;
+mod reserve;
 #[cfg(feature = "sim")]
 pub mod sim;
 pub mod spawn;
@@ -19,6 +20,7 @@ use std::sync::Arc;
 pub use clock::Clock;
 pub use disk::{Disk, File};
 pub use random::Random;
+pub use reserve::Reserve;
 pub use spawn::{Spawn, blocking};
 
 /// The world that a component runs in. Cheap to clone.

@@ -18,7 +18,6 @@ mod layout;
 mod log;
 mod log_file;
 pub(crate) mod recover;
-mod reserve;
 pub(crate) mod snapshot;
 pub(crate) mod thread;
 pub(crate) mod vote;
@@ -26,14 +25,14 @@ pub(crate) mod vote;
 #[cfg(test)]
 mod tests;
 
+use std::io;
 use std::path::{Path, PathBuf};
 
 use danube_env::disk::Open;
-use danube_env::{Disk, Env};
+use danube_env::{Disk, Env, Reserve};
 
 use crate::store::entry::{Entry, EntryId};
 use crate::store::log::Log;
-use crate::store::reserve::{Reserve, is_volume_full};
 use crate::store::snapshot::Snapshot;
 use crate::store::vote::Vote;
 use crate::{Error, Result};
@@ -122,6 +121,13 @@ impl Store {
         self.env.disk.remove_file(path).map_err(Error::io("remove", path))?;
         self.env.disk.sync_dir(&self.dir).map_err(Error::io("sync", &self.dir))
     }
+}
+
+/// Whether something failed for want of room before anything was synced. A failed sync never counts.
+fn is_volume_full(error: &Error) -> bool {
+    let Error::Io { operation, source, .. } = error else { return false };
+    let kinds = [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded];
+    *operation != "sync" && kinds.contains(&source.kind())
 }
 
 /// Gives `path`, in `dir`, these contents: written under another name, synced, renamed, and the directory synced.

@@ -13,17 +13,16 @@ use std::path::{Path, PathBuf};
 use bytes::Bytes;
 use danube_env::disk::Open;
 use danube_env::disk::names::create_dir_durably;
-use danube_env::{Disk, Env};
+use danube_env::{Disk, Env, Reserve};
 
 use crate::store::entry::{Entry, EntryId};
 use crate::store::layout::Name;
 use crate::store::log::{self, Log};
 use crate::store::log_file::{LogFile, Walk};
-use crate::store::reserve::{Reserve, is_volume_full};
 use crate::store::snapshot::Snapshot;
 use crate::store::vote::Vote;
-use crate::store::{Store, layout, replace_file};
-use crate::{Error, Result};
+use crate::store::{Store, is_volume_full, layout, replace_file};
+use crate::{Error, Result, caps};
 
 /// What the directory holds.
 pub(crate) struct Contents {
@@ -98,12 +97,13 @@ impl Contents {
         if vote.is_none() {
             create_dir_durably(&*env.disk, &dir).map_err(Error::dir)?;
         }
-        let mut reserve = Reserve::new(env.disk.clone(), dir.join(layout::RESERVE));
-        retry_with_reserve(&mut reserve, || {
-            replace_file(&*env.disk, &dir, &dir.join(layout::VOTE), &new_vote.encode())
-        })?;
+        let path = dir.join(layout::RESERVE);
+        let mut reserve = Reserve::new(env.disk.clone(), path, caps::RESERVE_BYTES);
+        let path = dir.join(layout::VOTE);
+        let save_vote = || replace_file(&*env.disk, &dir, &path, &new_vote.encode());
+        reserve.retry(save_vote, is_volume_full)?;
         let log =
-            retry_with_reserve(&mut reserve, || settle_log(env, &dir, &files, log_file_bytes))?;
+            reserve.retry(|| settle_log(env, &dir, &files, log_file_bytes), is_volume_full)?;
         let newest = snapshot.as_ref().map(|snapshot| snapshot.last);
         let mut store =
             Store { env: env.clone(), dir, log, reserve, snapshot: newest.map(|last| last.index) };
@@ -290,13 +290,6 @@ fn report_cut(path: &Path, walk: &Walk) {
             path = %path.display(), at = walk.end, bytes = cut,
             "cut off what was being written when the broker stopped"
         );
-    }
-}
-
-fn retry_with_reserve<T>(reserve: &mut Reserve, work: impl Fn() -> Result<T>) -> Result<T> {
-    match work() {
-        Err(error) if is_volume_full(&error) && reserve.release() => work(),
-        result => result,
     }
 }
 
