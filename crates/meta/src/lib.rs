@@ -30,6 +30,6 @@ mod store;
 
 pub use command::{Command, Outcome, Proposal};
 pub use error::{Error, Result};
-pub use meta::{Changes, Config, Meta};
+pub use meta::{Changes, Checked, Config, Meta};
 pub use refusal::{PartitionOperation, Refusal};
 pub use state::State;

@@ -20,7 +20,7 @@ use crate::meta::proposer::{Proposer, Waiting};
 use crate::raft::group::Start;
 use crate::raft::{Applications, Applied, Group};
 use crate::state::State;
-use crate::store::recover;
+use crate::store::recover::{self, Contents};
 use crate::store::thread::StoreThread;
 use crate::{Error, Result, caps};
 
@@ -77,24 +77,25 @@ struct Tasks {
     disk: Running,
 }
 
-impl Meta {
-    /// Opens the metadata, and forms a group of this one member in a new directory. Once it returns, everything that was
-    /// ever acknowledged can be read, and commands are taken.
+/// Metadata that were read and can be opened. Nothing was changed yet.
+pub struct Checked {
+    config: Config,
+    env: Env,
+    contents: Contents,
+    start: Start,
+}
+
+impl Checked {
+    /// Opens them, and forms a group of this one member in a new directory. Once it returns, everything that was ever
+    /// acknowledged can be read, and commands are taken. Nobody may have changed the directory since it was read.
     ///
     /// # Errors
-    /// `Corrupt`, naming the file and the place, if something is damaged, missing, or of a later version; then nothing on
-    /// the disk was changed. `Unavailable` if the disk fails.
-    pub async fn open(config: Config, env: Env) -> Result<Meta> {
-        let dir = config.dir.clone();
-        let log_file_bytes = config.log_file_bytes;
-        let world = env.clone();
-        let (start, store) = blocking(&*env.spawn, move || {
-            let contents = recover::read(&*world.disk, &dir)?;
-            let start = Start::decode(&contents, FIRST_MEMBER)?;
-            let store = contents.settle(&world, &start.vote(), log_file_bytes)?;
-            Ok::<_, Error>((start, store))
-        })
-        .await?;
+    /// `Unavailable` if the disk fails.
+    pub async fn open(self) -> Result<Meta> {
+        let Checked { config, env, contents, start } = self;
+        let (world, vote, log_file_bytes) = (env.clone(), start.vote(), config.log_file_bytes);
+        let settle = move || contents.settle(&world, &vote, log_file_bytes);
+        let store = blocking(&*env.spawn, settle).await?;
         let broker = start.member();
         let failure = Failure::none();
         let (thread, disk) = StoreThread::spawn(&env, store, failure.clone());
@@ -123,6 +124,32 @@ impl Meta {
             stop,
             tasks,
         })))
+    }
+}
+
+impl Meta {
+    /// Reads and checks the metadata, and changes nothing.
+    ///
+    /// # Errors
+    /// `Corrupt`, naming the file and the place, if something is damaged, missing, or of a later version. `Unavailable` if
+    /// the disk fails.
+    pub async fn check(config: Config, env: Env) -> Result<Checked> {
+        let (dir, disk) = (config.dir.clone(), Arc::clone(&env.disk));
+        let (contents, start) = blocking(&*env.spawn, move || {
+            let contents = recover::read(&*disk, &dir)?;
+            let start = Start::decode(&contents, FIRST_MEMBER)?;
+            Ok::<_, Error>((contents, start))
+        })
+        .await?;
+        Ok(Checked { config, env, contents, start })
+    }
+
+    /// [`Meta::check`], then [`Checked::open`].
+    ///
+    /// # Errors
+    /// Those of both. Nothing was changed if something is damaged, missing, or of a later version.
+    pub async fn open(config: Config, env: Env) -> Result<Meta> {
+        Meta::check(config, env).await?.open().await
     }
 
     /// This broker.
