@@ -175,7 +175,14 @@ impl Server {
     /// # Errors
     /// What could not be saved.
     pub async fn stop(mut self) -> Result<()> {
-        self.readiness.send_replace(Readiness::Stopping);
+        // Why it failed says more than that it stops.
+        self.readiness.send_if_modified(|readiness| {
+            let is_stop = !matches!(readiness, Readiness::Failed(_));
+            if is_stop {
+                *readiness = Readiness::Stopping;
+            }
+            is_stop
+        });
         self.sessions.stop();
         if !self.within(caps::STREAMS_END_TIMEOUT, self.sessions.ended()).await {
             tracing::warn!("streams did not end in time; their clients don't take answers");
