@@ -81,8 +81,11 @@ impl Broker {
     pub async fn open(config: Config, env: Env) -> Result<(Self, Report)> {
         check_level(config.durability)?;
         let lock = take_lock(&config, &env).await?;
+        // Both are checked before either is changed: what refuses the one must find the other as it was.
+        let meta = danube_meta::Config::new(&config.meta_dir);
+        let meta = Meta::check(meta, env.clone()).await?;
         let (store, report) = Store::open(config.log.clone(), env.clone()).await?;
-        let meta = Meta::open(danube_meta::Config::new(&config.meta_dir), env.clone()).await?;
+        let meta = meta.open().await?;
         let inner = Inner {
             env,
             config,

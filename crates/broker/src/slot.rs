@@ -106,7 +106,10 @@ impl Slot {
             Some(facts) if facts.end_proof == EndProof::Damaged && accept == Accept::Nothing => {
                 return Err(Error::DamagedEnd { topic: self.name.clone(), end: facts.end });
             }
-            Some(_) => self.take_epoch(broker, epoch, OtherDisk::Refuse).await?,
+            Some(_) => {
+                store.look_at(self.id).await?;
+                self.take_epoch(broker, epoch, OtherDisk::Refuse).await?
+            }
             // The log's place comes before its first epoch: a topic that has one and no place has lost it.
             None if epoch == Epoch::ZERO => {
                 store.create(self.id, self.name.to_string()).await?;

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use danube_env::disk::Open;
-use danube_env::{Disk, File};
+use danube_env::{Disk, File, Reserve};
 use danube_model::{DiskId, Durability, Epoch, Frame, Offset, TimeMs, TopicId};
 
 use self::open::{open_active, open_new, seal_number};
@@ -87,6 +87,8 @@ pub(crate) struct Bodies {
     dirty_dirs: BTreeSet<TopicId>,
     /// There are names of logs to be synced.
     has_new_logs: bool,
+    /// Room for a recovery on a full volume.
+    pub(crate) reserve: Reserve,
     /// Damage met while writing footers; for the report.
     pub(crate) problems: Vec<Error>,
 }
@@ -146,8 +148,14 @@ impl Body {
 }
 
 impl Bodies {
-    pub(crate) fn new(disk: Arc<dyn Disk>, layout: Layout, disk_id: DiskId) -> Self {
+    pub(crate) fn new(
+        disk: Arc<dyn Disk>,
+        layout: Layout,
+        disk_id: DiskId,
+        reserve: Reserve,
+    ) -> Self {
         Self {
+            reserve,
             disk,
             layout,
             disk_id,
@@ -398,6 +406,8 @@ impl Bodies {
     pub(crate) fn accept(&mut self, topic: TopicId, gaps: &[Gap]) {
         if let Some(body) = self.bodies.get_mut(&topic) {
             body.state.accept(gaps);
+            // A file that was missing is there again, or was left out.
+            body.segments = body.shared.view().segments.len() as u32;
         }
     }
 

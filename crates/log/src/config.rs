@@ -64,12 +64,17 @@ pub(crate) struct Sizes {
     /// Bytes of the volume that messages leave unspent, so that what the journal holds can always be written to
     /// segments, and checkpoints, metadata and cursors saved.
     pub(crate) reserve: u64,
+    /// Bytes of the file that holds room for a recovery on a volume that others have filled.
+    pub(crate) reserve_file_bytes: u64,
 }
 
 /// A journal has at least this many files, so that one can be written while another waits for a checkpoint.
 const FILES_MIN: u64 = 4;
 const FILE_BYTES_MIN: u64 = 64 * 1024;
 const FILE_BYTES_MAX: u64 = 32 << 20;
+const RESERVE_FILE_BYTES_MIN: u64 = 64 * 1024;
+/// Takes both copies of the checkpoint of many thousand logs.
+const RESERVE_FILE_BYTES_MAX: u64 = 4 << 20;
 /// Takes the largest batch.
 const FILE_BYTES_WANTED: u64 = 12 << 20;
 
@@ -85,6 +90,7 @@ impl Sizes {
             files_max: usize::try_from(files_max).expect("at most some thousands"),
             checkpoint_bytes: config.checkpoint_bytes.min(files_max * file_bytes / 2),
             reserve: (files_max * file_bytes + (16 << 20)).min(volume_bytes / 8),
+            reserve_file_bytes: (journal / 8).clamp(RESERVE_FILE_BYTES_MIN, RESERVE_FILE_BYTES_MAX),
         }
     }
 }

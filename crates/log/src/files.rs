@@ -10,6 +10,7 @@ use danube_model::{Offset, TopicId};
 
 use crate::error::{Error, Result};
 use crate::layout::{self, Layout};
+use crate::segment::SegmentHeader;
 use crate::shared::{Segment, SegmentKind, Shared};
 
 /// What stands behind a log's end may be removed only where the end is proven; else it is kept under another name.
@@ -42,8 +43,27 @@ fn remove_dir(disk: &dyn Disk, dir: &Path) -> Result<()> {
     }
 }
 
+/// First offsets of the segments in a log's directory, rising; none if it does not exist.
+pub(crate) fn segments(disk: &dyn Disk, layout: &Layout, topic: TopicId) -> Result<Vec<Offset>> {
+    let entries = layout::list(disk, &layout.topic_dir(topic))?;
+    Ok(entries.iter().filter_map(|entry| layout::parse_segment(&entry.name)).collect())
+}
+
+/// Refuses a segment of a later version. What else may be wrong with it is for whoever reads it.
+pub(crate) fn check_version(disk: &dyn Disk, path: &Path) -> Result<()> {
+    let file = disk.open(path, Open::Read).map_err(Error::io("open", path));
+    match file.and_then(|file| SegmentHeader::read_any(&*file, path)) {
+        Err(error @ Error::UnknownVersion { .. }) => Err(error),
+        _ => Ok(()),
+    }
+}
+
 /// Lists a log's files into its view, and takes away what lies behind its end: bytes that neither a checkpoint nor the
 /// journal counts. Returns what was odd, for the operator. Blocks; the log is not open.
+///
+/// # Errors
+///
+/// [`Error::UnknownVersion`] if a segment is of a later version; then nothing is taken away.
 pub(crate) fn find(
     disk: &dyn Disk,
     layout: &Layout,
@@ -52,6 +72,9 @@ pub(crate) fn find(
 ) -> Result<Vec<Error>> {
     let topic = shared.topic;
     let dir = layout.topic_dir(topic);
+    for first in segments(disk, layout, topic)? {
+        check_version(disk, &layout.segment(topic, first))?;
+    }
     let (end, active) = {
         let view = shared.view();
         (view.filled, view.segments.last().cloned())

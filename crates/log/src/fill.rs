@@ -128,9 +128,7 @@ impl Filler {
 
     async fn work(&mut self, told: &mut mpsc::Receiver<Fill>) -> Result<()> {
         let mut rooms = Vec::new();
-        let mut full = self.check_space();
-        let at_start = full.clone();
-        self.feedback.say(|said| said.full = Some(at_start));
+        let mut full = self.tell_space();
         let mut checkpoint = None;
         loop {
             let again = full.is_some() || checkpoint.is_some();
@@ -221,9 +219,21 @@ impl Filler {
         Ok(())
     }
 
-    fn check_space(&self) -> Option<Full> {
+    /// Says whether the volume is full.
+    pub(crate) fn tell_space(&mut self) -> Option<Full> {
+        let full = self.check_space();
+        let said_full = full.clone();
+        self.feedback.say(|said| said.full = Some(said_full));
+        full
+    }
+
+    fn check_space(&mut self) -> Option<Full> {
         let full = self.full();
-        (full.available < self.reserve).then_some(full)
+        if full.available < self.reserve {
+            return Some(full);
+        }
+        self.bodies.reserve.refill();
+        None
     }
 
     fn full(&self) -> Full {

@@ -14,7 +14,7 @@ use danube_model::{DiskId, TimeMs, TopicId};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::layout::{Layout, read_whole, write_atomically};
+use crate::layout::{Layout, list, read_whole, write_atomically};
 use crate::{Error, Result};
 
 const VERSION: u32 = 1;
@@ -110,14 +110,17 @@ impl TopicIdentity {
     }
 }
 
-/// The identity of the hot tier in `layout`, whose directories exist. A hot tier without anything in it gets one.
+/// The identity of the hot tier in `layout`; none if it is new.
 ///
 /// # Errors
 ///
 /// [`Error::Missing`] if there is something in it and no identity; [`Error::Corrupt`] if it is not `known`, the one that
 /// its checkpoint names; and as [`DiskIdentity::read`].
-pub(crate) fn disk_id(env: &Env, layout: &Layout, known: Option<DiskId>) -> Result<DiskId> {
-    let disk = &*env.disk;
+pub(crate) fn find(
+    disk: &dyn Disk,
+    layout: &Layout,
+    known: Option<DiskId>,
+) -> Result<Option<DiskId>> {
     let path = layout.disk();
     if let Some(identity) = DiskIdentity::read(disk, layout)? {
         return match known {
@@ -126,21 +129,31 @@ pub(crate) fn disk_id(env: &Env, layout: &Layout, known: Option<DiskId>) -> Resu
                     format!("it says disk {}, the checkpoint is of disk {known}", identity.disk_id);
                 Err(Error::corrupt(&path, 0, what))
             }
-            Some(known) => Ok(known),
-            // The sync of its name may have failed, and nothing is to be built upon it then.
-            None => identity.write(disk, layout).map(|()| identity.disk_id),
+            _ => Ok(Some(identity.disk_id)),
         };
     }
-    let mut used = known.is_some();
+    let mut is_used = known.is_some();
     for dir in [layout.journal_dir(), layout.topics_dir()] {
-        used |= !disk.list(&dir).map_err(Error::io("list", &dir))?.is_empty();
+        is_used |= !list(disk, &dir)?.is_empty();
     }
-    if used {
+    if is_used {
         return Err(Error::Missing { path, what: "the identity of a hot tier that is not empty" });
     }
-    let disk_id = DiskId::new(env.random.next_id());
-    DiskIdentity::new(disk_id, TimeMs::new(env.clock.wall_ms())).write(disk, layout)?;
-    Ok(disk_id)
+    Ok(None)
+}
+
+/// Gives a hot tier without a checkpoint its identity. One that is there is written anew: the sync of its name may have
+/// failed, and nothing is to be built upon it then.
+pub(crate) fn make(env: &Env, layout: &Layout) -> Result<DiskId> {
+    let identity = match DiskIdentity::read(&*env.disk, layout)? {
+        Some(found) => found,
+        None => {
+            let created = TimeMs::new(env.clock.wall_ms());
+            DiskIdentity::new(DiskId::new(env.random.next_id()), created)
+        }
+    };
+    identity.write(&*env.disk, layout)?;
+    Ok(identity.disk_id)
 }
 
 /// The fields by which every version is recognized.
@@ -159,7 +172,8 @@ fn read<T: DeserializeOwned>(
     let malformed =
         |error: serde_json::Error| Error::corrupt(path, 0, format!("not a {format} file: {error}"));
     let envelope: Envelope = serde_json::from_slice(&bytes).map_err(malformed)?;
-    if envelope.format != format {
+    // There never was a version 0.
+    if envelope.format != format || envelope.version == 0 {
         return Err(Error::corrupt(path, 0, format!("not a {format} file")));
     }
     if envelope.version != VERSION {
@@ -294,21 +308,23 @@ mod tests {
         let (_dir, disk, layout) = directory();
         let env = Env::real();
         let other = DiskId::new([3; 16]);
-        let missing = disk_id(&env, &layout, Some(other));
+        let missing = find(&disk, &layout, Some(other));
         assert!(
             matches!(missing, Err(Error::Missing { .. })),
             "a checkpoint without it: {missing:?}"
         );
 
         put(&disk, &layout.journal_file(1), "");
-        let missing = disk_id(&env, &layout, None);
+        let missing = find(&disk, &layout, None);
         assert!(matches!(missing, Err(Error::Missing { .. })), "a journal without it: {missing:?}");
         disk.remove_file(&layout.journal_file(1)).unwrap();
 
-        let made = disk_id(&env, &layout, None).unwrap();
-        assert_eq!(disk_id(&env, &layout, Some(made)).unwrap(), made);
-        assert_eq!(disk_id(&env, &layout, None).unwrap(), made);
-        let foreign = disk_id(&env, &layout, Some(other));
+        assert_eq!(find(&disk, &layout, None).unwrap(), None);
+        let made = make(&env, &layout).unwrap();
+        assert_eq!(make(&env, &layout).unwrap(), made);
+        assert_eq!(find(&disk, &layout, Some(made)).unwrap(), Some(made));
+        assert_eq!(find(&disk, &layout, None).unwrap(), Some(made));
+        let foreign = find(&disk, &layout, Some(other));
         assert!(matches!(foreign, Err(Error::Corrupt { .. })), "{foreign:?}");
     }
 

@@ -6,6 +6,7 @@
 //! ├── disk
 //! ├── checkpoint.a  .b
 //! ├── residency
+//! ├── reserve
 //! ├── journal/00000001.jnl …
 //! └── topics/<topic id>/
 //!     ├── topic
@@ -18,7 +19,7 @@
 use std::path::{Path, PathBuf};
 
 use danube_env::Disk;
-use danube_env::disk::Open;
+use danube_env::disk::{Entry, Open};
 use danube_model::{Offset, TopicId};
 
 use crate::Error;
@@ -77,6 +78,11 @@ impl Layout {
         self.root.join("residency")
     }
 
+    /// Room that is given up to a recovery on a full volume.
+    pub(crate) fn reserve(&self) -> PathBuf {
+        self.root.join("reserve")
+    }
+
     /// The directory of the journal's files.
     pub(crate) fn journal_dir(&self) -> PathBuf {
         self.root.join("journal")
@@ -122,9 +128,8 @@ pub(crate) enum RootName {
 /// Parses a name in the root directory.
 pub(crate) fn parse_root(name: &str) -> RootName {
     match name {
-        "lock" | "disk" | "checkpoint.a" | "checkpoint.b" | "residency" | "journal" | "topics" => {
-            RootName::Known
-        }
+        "lock" | "disk" | "checkpoint.a" | "checkpoint.b" | "residency" | "reserve" | "journal"
+        | "topics" => RootName::Known,
         _ if is_temporary(name) => RootName::Temporary,
         _ => RootName::Other,
     }
@@ -187,6 +192,18 @@ pub(crate) fn write_atomically(disk: &dyn Disk, path: &Path, bytes: &[u8]) -> Re
     disk.rename(&unfinished, path).map_err(Error::io("replace", path))?;
     let dir = path.parent().unwrap_or(Path::new("."));
     disk.sync_dir(dir).map_err(Error::io("sync", dir))
+}
+
+/// The entries of a directory, sorted by name; none if it does not exist.
+///
+/// # Errors
+///
+/// [`Error::Io`].
+pub(crate) fn list(disk: &dyn Disk, dir: &Path) -> Result<Vec<Entry>, Error> {
+    match disk.list(dir) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Vec::new()),
+        entries => entries.map_err(Error::io("list", dir)),
+    }
 }
 
 /// Reads a whole file of at most `len_max` bytes; `None` if it does not exist.

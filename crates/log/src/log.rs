@@ -32,7 +32,7 @@ pub struct Extent {
     pub start: Offset,
     /// What the log's level has confirmed; readers stop here.
     pub durable_end: Offset,
-    /// Bytes of its files.
+    /// Bytes of its frames, in files or in the journal alone, and of the files' headers and footers.
     pub bytes: u64,
     /// How many files there are.
     pub segments: usize,

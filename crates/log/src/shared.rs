@@ -112,6 +112,12 @@ impl View {
         });
         Some(take.cloned().collect())
     }
+
+    /// Bytes of the frames that are in no segment.
+    pub(crate) fn unfilled_bytes(&self) -> u64 {
+        let unfilled = self.tail.iter().rev().take_while(|frame| frame.base() >= self.filled);
+        unfilled.map(|frame| frame.bytes().len() as u64).sum()
+    }
 }
 
 /// The newest frames of all logs, in the order in which they came, under one budget of bytes.

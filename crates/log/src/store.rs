@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use danube_env::disk::Lock;
 use danube_env::disk::names::create_dir_durably;
+use danube_env::disk::{Lock, Open};
 use danube_env::spawn::Running;
 use danube_env::{Env, blocking};
 use danube_model::{DiskId, Durability, Epoch, Offset, TopicId};
@@ -89,23 +89,21 @@ impl Store {
     /// [`Error::Missing`] or [`Error::Corrupt`] where starting would hide a loss.
     pub async fn open(config: Config, env: Env) -> Result<(Self, Report)> {
         let layout = Layout::new(&config.root);
-        let opening = (env.clone(), layout.clone(), config.clone());
-        let opened = blocking(&*env.spawn, move || {
-            let (env, layout, config) = opening;
+        let spawn = Arc::clone(&env.spawn);
+        let opened = blocking(&*spawn, move || {
             let root = layout.root();
             create_dir_durably(&*env.disk, root).map_err(Error::dir)?;
             let lock = take_lock(&env, &layout)?;
             let space = env.disk.space(root).map_err(Error::io("measure", root))?;
             let sizes = Sizes::new(&config, space.total);
-            Ok((lock, sizes, recovery::recover(&env, &layout, sizes.file_bytes)?))
+            let recovered = recovery::recover(&env, &layout, &sizes)?;
+            let report = recovered.report.clone();
+            Ok((Self::start(config, env, layout, lock, sizes, recovered)?, report))
         });
-        let (lock, sizes, recovered) = opened.await?;
-        let report = recovered.report.clone();
-        let store = Self::start(config, env, layout, lock, sizes, recovered)?;
-        Ok((store, report))
+        opened.await
     }
 
-    /// Starts the two loops on a hot tier that was recovered.
+    /// Starts the two loops on a hot tier that was recovered. Blocks.
     fn start(
         config: Config,
         env: Env,
@@ -131,7 +129,7 @@ impl Store {
             (fills, feedback.clone()),
             stopped,
         );
-        let filler = Filler {
+        let mut filler = Filler {
             env: env.clone(),
             layout: layout.clone(),
             boot_id,
@@ -142,6 +140,8 @@ impl Store {
             feedback,
             _lock: Arc::clone(&lock),
         };
+        // Before the first append can come.
+        filler.tell_space();
         let loops = vec![
             env.spawn.disk_thread("log-commit", Box::pin(committer.run(told))),
             env.spawn.disk_thread("log-fill", Box::pin(filler.run(filler_told))),
@@ -244,11 +244,10 @@ impl Store {
             let topic = shared.topic;
             let ranges = {
                 let mut view = shared.view();
-                let start = view.start;
-                if view.segments.first().is_some_and(|first| first.first > start) {
+                let (start, filled) = (view.start, view.filled);
+                if view.segments.first().map_or(filled, |first| first.first) > start {
                     view.segments.insert(0, Segment { first: start, kind: SegmentKind::Finished });
                 }
-                let filled = view.filled;
                 let nexts = view.segments.iter().skip(1).map(|segment| segment.first);
                 let nexts = nexts.chain([filled]).collect::<Vec<_>>();
                 let finished = view.segments.iter().zip(nexts);
@@ -279,6 +278,15 @@ impl Store {
             let _ = self.command(Command::Fail(error.clone())).await;
         }
         result
+    }
+
+    /// Looks at the files of a log as its opening does: so that one that can't be opened is refused before it gets an epoch.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoLog`] if this disk has none; [`Error::UnknownVersion`] for a file of a newer build, which is left as it is.
+    pub async fn look_at(&self, topic: TopicId) -> Result<()> {
+        self.find_files(topic).await.map(|_| ())
     }
 
     async fn find_files(&self, topic: TopicId) -> Result<Arc<Shared>> {
@@ -440,26 +448,24 @@ impl Store {
     pub async fn extent(&self, topic: TopicId) -> Result<Extent> {
         let shared = self.find_files(topic).await?;
         let (disk, layout) = (Arc::clone(&self.inner.env.disk), self.inner.layout.clone());
-        let (start, gaps, firsts) = {
+        let (start, gaps, segments, in_memory) = {
             let view = shared.view();
-            (
-                view.start,
-                view.gaps.clone(),
-                view.segments.iter().map(|segment| segment.first).collect::<Vec<_>>(),
-            )
+            (view.start, view.gaps.clone(), view.segments.clone(), view.unfilled_bytes())
         };
-        let segments = firsts.len();
-        let bytes = blocking(&*self.inner.env.spawn, move || {
-            let len = |first| {
-                let path = layout.segment(topic, first);
-                disk.open(&path, danube_env::disk::Open::Read)
-                    .and_then(|file| file.len())
-                    .unwrap_or(0)
+        let count = segments.len();
+        let in_files: u64 = blocking(&*self.inner.env.spawn, move || {
+            let len = |segment: &Segment| match segment.kind {
+                SegmentKind::Filling { position, .. } => position,
+                SegmentKind::Finished => {
+                    let path = layout.segment(topic, segment.first);
+                    disk.open(&path, Open::Read).and_then(|file| file.len()).unwrap_or(0)
+                }
             };
-            firsts.into_iter().map(len).sum()
+            segments.iter().map(len).sum()
         })
         .await;
-        Ok(Extent { start, durable_end: shared.ends.borrow().durable, bytes, segments, gaps })
+        let durable_end = shared.ends.borrow().durable;
+        Ok(Extent { start, durable_end, bytes: in_files + in_memory, segments: count, gaps })
     }
 
     fn logs(&self) -> MutexGuard<'_, BTreeMap<TopicId, Known>> {

@@ -64,7 +64,7 @@ pub(crate) struct Found {
 pub(crate) fn find(disk: &dyn Disk, layout: &Layout, disk_id: DiskId) -> Result<Found> {
     let mut found = Found::default();
     let dir = layout.journal_dir();
-    for entry in disk.list(&dir).map_err(Error::io("list", &dir))? {
+    for entry in layout::list(disk, &dir)? {
         let Some(index) = layout::parse_journal(&entry.name) else {
             if !layout::is_temporary(&entry.name) {
                 found.problems.push(Error::corrupt(

@@ -7,11 +7,16 @@
 //! * Everything above the old checkpoint is written to segments again and synced, whatever a segment shows in its
 //!   place: after a failed sync even a clean page proves nothing.
 //! * What was known to be synced is never taken for the end of a log.
+//! * A refusal changes nothing: all that can refuse is found out before the first write, but for the note that somebody looks
+//!   at the page cache, which is taken back.
 //!
-//! Reading order: this module, `replay` (which record counts), `heal` (what the journal lost), `names` (which names are
-//! not trusted), `residency` (whether the page cache is still the one that was written to).
+//! Reading order: this module, `check` (what refuses a start), `replay` (which record counts), `heal` (what the journal
+//! lost), `missing` (what else is gone), `names` (which names are not trusted), `residency` (whether the page cache is still
+//! the one that was written to).
 
+mod check;
 mod heal;
+mod missing;
 mod names;
 mod replay;
 mod residency;
@@ -20,18 +25,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use danube_env::{Disk, Env};
-use danube_model::{DiskId, Durability, TimeMs, TopicId};
+use danube_env::{Disk, Env, Reserve};
+use danube_model::{DiskId, Durability, Offset, TimeMs, TopicId};
 
 use self::replay::{Finished, Replay};
 use self::residency::Residency;
 use crate::bodies::{Bodies, Body};
-use crate::checkpoint::{self, Checkpoint, EndProof};
+use crate::checkpoint::{self, Checkpoint, CheckpointLog, EndProof};
+use crate::config::Sizes;
 use crate::error::{Error, Result};
 use crate::identity::{self, TopicIdentity};
 use crate::journal::scan::{self, After, Scan, Step};
 use crate::journal::writer::{self, Start};
-use crate::layout::{self, Layout, RootName};
+use crate::layout::{self, Layout};
 use crate::mutant;
 use crate::state::LogState;
 
@@ -64,30 +70,36 @@ pub(crate) struct Recovered {
 }
 
 /// Recovers the hot tier in `layout`, making it if the directory is new. Blocks.
-pub(crate) fn recover(env: &Env, layout: &Layout, file_bytes: u64) -> Result<Recovered> {
+pub(crate) fn recover(env: &Env, layout: &Layout, sizes: &Sizes) -> Result<Recovered> {
     let disk = &*env.disk;
     let boot_id = disk.boot_id().map_err(Error::io("find the boot id for", layout.root()))?;
-    names::make_dirs(disk, layout)?;
-    let mut report = Report { problems: strange_names(disk, layout)?, ..Report::default() };
-    let read = checkpoint::read(disk, layout)?;
-    report.problems.extend(read.problems);
-    let checkpoint = read.checkpoint;
-    let disk_id = identity::disk_id(env, layout, checkpoint.as_ref().map(|found| found.disk_id))?;
+    let mut reserve =
+        Reserve::new(Arc::clone(&env.disk), layout.reserve(), sizes.reserve_file_bytes);
+    let check::Found { checkpoint, disk_id, segments, problems } = check::look(disk, layout)?;
+    let mut report = Report { problems, ..Report::default() };
     let same_boot = checkpoint.as_ref().is_some_and(|found| found.boot_id == boot_id);
-    let residency = Residency::look(disk, layout, boot_id, same_boot)?;
-    let found = scan::find(disk, layout, disk_id)?;
+    let residency = Residency::look(disk, layout, boot_id, same_boot, &mut reserve)?;
+    let found = match check::journal(disk, layout, disk_id, checkpoint.as_ref()) {
+        Ok(found) => found,
+        Err(error) => {
+            residency.take_back(disk, layout)?;
+            return Err(error);
+        }
+    };
     report.problems.extend(found.problems.iter().cloned());
-    if checkpoint.is_none() && found.files.iter().any(|file| file.header.is_some()) {
-        return Err(Error::Missing {
-            path: layout.checkpoint(layout::Copy::A),
-            what: NO_CHECKPOINT,
-        });
-    }
-    let mut bodies = Bodies::new(env.disk.clone(), layout.clone(), disk_id);
-    for log in checkpoint.iter().flat_map(|checkpoint| &checkpoint.logs) {
+
+    names::make_dirs(disk, layout)?;
+    let disk_id = match disk_id.filter(|_| checkpoint.is_some()) {
+        Some(disk_id) => disk_id,
+        None => identity::make(env, layout)?,
+    };
+    let mut bodies = Bodies::new(env.disk.clone(), layout.clone(), disk_id, reserve);
+    let logs = checkpoint.as_ref().map_or(&[][..], |checkpoint| &checkpoint.logs);
+    for log in logs {
         bodies.insert(log.topic_id, Body::from_checkpoint(log));
     }
     names::renew_logs(disk, layout, &mut bodies)?;
+    make_missing_dirs(disk, layout, logs, &segments)?;
     add_new_logs(disk, layout, &mut bodies, &mut report)?;
 
     let after = checkpoint.as_ref().map(After::checkpoint).unwrap_or_default();
@@ -95,12 +107,19 @@ pub(crate) fn recover(env: &Env, layout: &Layout, file_bytes: u64) -> Result<Rec
         replay_journal(disk, layout, &found, after, &mut bodies, &mut report, &mut |_| {})?;
     let Finished { unsynced, damaged, deleted, .. } = finished;
     report.page_cache_proven = residency.proves(unsynced.as_ref(), end.as_ref());
-    bodies.fill()?;
+    fill_at_need(&mut bodies)?;
     for (topic, body) in bodies.iter_mut() {
         body.state.end_proof =
             judge_end(&body.state, report.page_cache_proven, damaged.contains(&topic));
         // Read up to here even if it is never opened, because its end is damaged.
         body.shared.durable(body.state.end);
+    }
+    for log in logs.iter().filter(|log| !deleted.contains(&log.topic_id)) {
+        let segments = segments.get(&log.topic_id).map_or(&[][..], Vec::as_slice);
+        for error in missing::find(disk, layout, log, segments)? {
+            tracing::error!(topic = %log.topic_id, %error, "messages are damaged");
+            report.damaged.push(error);
+        }
     }
     if mutant::is("recovered_tail_not_synced") {
         bodies.dirty.clear();
@@ -108,16 +127,52 @@ pub(crate) fn recover(env: &Env, layout: &Layout, file_bytes: u64) -> Result<Rec
     bodies.sync()?;
     let written = TimeMs::new(env.clock.wall_ms());
     let mut checkpoint = bodies.checkpoint(last, false, written, boot_id, 0);
-    checkpoint::write(disk, layout, &checkpoint)?;
+    write_checkpoint(disk, layout, &checkpoint, &mut bodies.reserve)?;
     if !deleted.is_empty() {
         bodies.delete(&deleted.into_iter().collect::<Vec<_>>())?;
     }
     residency.forget(disk, layout)?;
-    let journal = journal_start(disk, layout, disk_id, &found, file_bytes, last + 1)?;
+    let journal = journal_start(disk, layout, disk_id, &found, sizes.file_bytes, last + 1)?;
     // From here on the loss of the file that was begun is known as one.
     checkpoint.generation = journal.generation;
-    checkpoint::write(disk, layout, &checkpoint)?;
+    write_checkpoint(disk, layout, &checkpoint, &mut bodies.reserve)?;
     Ok(Recovered { disk_id, boot_id, bodies, journal, report })
+}
+
+/// Writes all that waits to segments, if need be into the room of the reserve.
+fn fill_at_need(bodies: &mut Bodies) -> Result<()> {
+    match bodies.fill() {
+        Err(error) if error.is_full() && bodies.reserve.release() => bodies.fill(),
+        result => result,
+    }
+}
+
+fn write_checkpoint(
+    disk: &dyn Disk,
+    layout: &Layout,
+    checkpoint: &Checkpoint,
+    reserve: &mut Reserve,
+) -> Result<()> {
+    reserve.retry(|| checkpoint::write(disk, layout, checkpoint), Error::is_full)
+}
+
+/// A log whose directory is gone goes on in a new one.
+fn make_missing_dirs(
+    disk: &dyn Disk,
+    layout: &Layout,
+    logs: &[CheckpointLog],
+    segments: &BTreeMap<TopicId, Vec<Offset>>,
+) -> Result<()> {
+    let missing = logs.iter().filter(|log| !segments.contains_key(&log.topic_id));
+    let dirs: Vec<_> = missing.map(|log| layout.topic_dir(log.topic_id)).collect();
+    for dir in &dirs {
+        disk.create_dir_all(dir).map_err(Error::io("create", dir))?;
+    }
+    if dirs.is_empty() {
+        return Ok(());
+    }
+    let topics = layout.topics_dir();
+    disk.sync_dir(&topics).map_err(Error::io("sync", &topics))
 }
 
 /// What a recovery would make of a directory.
@@ -140,7 +195,8 @@ pub(crate) fn rehearse(
     visit: &mut dyn FnMut(&Step),
 ) -> Result<Rehearsal> {
     let mut report = Report::default();
-    let mut bodies = Bodies::new(Arc::clone(disk), layout.clone(), checkpoint.disk_id);
+    let reserve = Reserve::new(Arc::clone(disk), layout.reserve(), 0);
+    let mut bodies = Bodies::new(Arc::clone(disk), layout.clone(), checkpoint.disk_id, reserve);
     for log in &checkpoint.logs {
         bodies.insert(log.topic_id, Body::from_checkpoint(log));
     }
@@ -200,9 +256,6 @@ fn replay_journal(
 /// Bytes of frames that a recovery holds in memory, about.
 const FILL_BYTES: u64 = 32 << 20;
 
-const NO_CHECKPOINT: &str = "both copies of the checkpoint are gone while the journal is there; \
-     restore one of them from a copy of this directory";
-
 /// A log that was open at `page_cache` may have lost acknowledged frames with the page cache.
 fn judge_end(state: &LogState, page_cache_proven: bool, damaged: bool) -> EndProof {
     let rests_on_page_cache = state.open && state.level == Durability::PageCache;
@@ -222,14 +275,20 @@ fn add_new_logs(
     report: &mut Report,
 ) -> Result<()> {
     let dir = layout.topics_dir();
-    for entry in disk.list(&dir).map_err(Error::io("list", &dir))? {
+    for entry in layout::list(disk, &dir)? {
         match layout::parse_topic(&entry.name) {
             Some(topic) if entry.is_dir => {
-                if bodies.get(topic).is_none()
-                    && TopicIdentity::read(disk, layout, topic)?.is_some()
-                {
-                    bodies.insert(topic, Body::new(topic));
+                if bodies.get(topic).is_some() {
+                    continue;
                 }
+                match TopicIdentity::read(disk, layout, topic) {
+                    Ok(None) => continue,
+                    Ok(Some(_)) => {}
+                    // It is for people: what counts is that it is there.
+                    Err(error @ Error::Corrupt { .. }) => report.problems.push(error),
+                    Err(error) => return Err(error),
+                }
+                bodies.insert(topic, Body::new(topic));
             }
             _ => {
                 let path = dir.join(&entry.name);
@@ -238,16 +297,6 @@ fn add_new_logs(
         }
     }
     Ok(())
-}
-
-fn strange_names(disk: &dyn Disk, layout: &Layout) -> Result<Vec<Error>> {
-    let root = layout.root();
-    let entries = disk.list(root).map_err(Error::io("list", root))?;
-    let strange = entries
-        .iter()
-        .filter(|entry| matches!(layout::parse_root(&entry.name), RootName::Other))
-        .map(|entry| Error::corrupt(root.join(&entry.name), 0, "not a file of a hot tier"));
-    Ok(strange.collect())
 }
 
 /// Begins the next generation. All files of the right size are free; others are removed.

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use danube_env::Disk;
 use danube_model::{Frame, Offset, TopicId};
 
-use super::{Report, heal};
+use super::{Report, fill_at_need, heal};
 use crate::bodies::{Bodies, Body, Record};
 use crate::error::{Error, Result};
 use crate::journal::round::{Entry, Kind};
@@ -122,7 +122,7 @@ impl<'a> Replay<'a> {
 
     /// Writes what was read to segments if it is more than `bytes`.
     pub(super) fn fill(&mut self, bytes: u64) -> Result<()> {
-        if self.bodies.pending_bytes() > bytes { self.bodies.fill() } else { Ok(()) }
+        if self.bodies.pending_bytes() > bytes { fill_at_need(self.bodies) } else { Ok(()) }
     }
 
     /// Rounds that were synced and can't be read.

@@ -10,8 +10,8 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use danube_env::Disk;
 use danube_env::disk::Open;
+use danube_env::{Disk, Reserve};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
@@ -27,6 +27,8 @@ const LOOKING: &[u8] = b"looking";
 /// What was resident before anything was read.
 pub(crate) struct Residency {
     same_boot: bool,
+    /// Nobody has looked before, as far as a file says so.
+    is_first: bool,
     /// Blocks of each journal file that were not resident, as ranges.
     missing: BTreeMap<u32, Vec<(u64, u64)>>,
     indexes: BTreeMap<PathBuf, u32>,
@@ -46,17 +48,24 @@ impl Residency {
         layout: &Layout,
         boot_id: [u8; 16],
         same_boot: bool,
+        reserve: &mut Reserve,
     ) -> Result<Self> {
-        let mut found = Self { same_boot, missing: BTreeMap::new(), indexes: BTreeMap::new() };
+        let (missing, indexes) = (BTreeMap::new(), BTreeMap::new());
+        let mut found = Self { same_boot, is_first: false, missing, indexes };
         if !same_boot {
             return Ok(found);
         }
         let boot_id = hex(boot_id);
         let earlier = read(disk, layout)?;
         // A look can itself bring a page in. Until what it found is stored, the file says that somebody has looked.
-        layout::write_atomically(disk, &layout.residency(), LOOKING)?;
+        let mut note = |bytes: &[u8]| {
+            let write = || layout::write_atomically(disk, &layout.residency(), bytes);
+            reserve.retry(write, Error::is_full)
+        };
+        note(LOOKING)?;
+        found.is_first = earlier.is_none();
         let dir = layout.journal_dir();
-        for entry in disk.list(&dir).map_err(Error::io("list", &dir))? {
+        for entry in layout::list(disk, &dir)? {
             let Some(index) = layout::parse_journal(&entry.name) else { continue };
             let path = layout.journal_file(index);
             let missing = missing_blocks(disk, &path)?;
@@ -81,7 +90,7 @@ impl Residency {
         }
         let stored = Stored { version: VERSION, boot_id, missing: found.missing.clone() };
         let bytes = serde_json::to_vec(&stored).expect("numbers and text are JSON");
-        layout::write_atomically(disk, &layout.residency(), &bytes)?;
+        note(&bytes)?;
         Ok(found)
     }
 
@@ -103,6 +112,13 @@ impl Residency {
         let (first, next) = (first.min(end.saturating_sub(BLOCK)) / BLOCK, end / BLOCK + 1);
         let missing = self.missing.get(index).map_or(&[][..], Vec::as_slice);
         !missing.iter().any(|(block, count)| *block < next && first < block + count)
+    }
+
+    /// The recovery is refused: the directory is left as it was, unless the next look has to be told what this one found
+    /// missing.
+    pub(crate) fn take_back(&self, disk: &dyn Disk, layout: &Layout) -> Result<()> {
+        let hides_nothing = self.is_first && self.missing.is_empty();
+        if hides_nothing { self.forget(disk, layout) } else { Ok(()) }
     }
 
     /// The recovery is complete.

@@ -209,7 +209,7 @@ impl Walk {
                 Err(why @ FrameError::NeedMore { .. }) => (why, Some(bytes.len() as u64)),
                 Err(why @ FrameError::Batch { frame_bytes, .. }) => (why, Some(frame_bytes as u64)),
                 Err(FrameError::Unknown { what, found, known: _ }) => {
-                    return Err(self.later_format(what, found));
+                    return Err(later_format(&self.path, what, found));
                 }
                 Err(
                     why @ (FrameError::NotFrame { .. }
@@ -219,18 +219,6 @@ impl Walk {
             };
             return Ok(Some(Err(Unreadable { why, known_bytes })));
         }
-    }
-
-    /// A frame that is whole and uses what the version known here does not have.
-    fn later_format(&self, what: &'static str, found: u64) -> Error {
-        let (what, known) = match what {
-            "version" => ("a frame", 1),
-            "kind" => ("the kind of a frame", 2),
-            "reason of a gap" => ("the reason of a gap", 3),
-            _ => ("the reserved part of a frame", 0),
-        };
-        let found = u32::try_from(found).unwrap_or(u32::MAX);
-        Error::UnknownVersion { path: self.path.clone(), what, found, known }
     }
 
     /// The bytes from `position` on: at least `need` of them, unless the end comes first.
@@ -253,4 +241,16 @@ impl Walk {
         let begin = (position - self.chunk_at).min(self.chunk.len() as u64) as usize;
         Ok(self.chunk.slice(begin..))
     }
+}
+
+/// The error for a frame that is whole and uses what the version known here does not have.
+pub(crate) fn later_format(path: &Path, what: &'static str, found: u64) -> Error {
+    let (what, known) = match what {
+        "version" => ("a frame", 1),
+        "kind" => ("the kind of a frame", 2),
+        "reason of a gap" => ("the reason of a gap", 3),
+        _ => ("the reserved part of a frame", 0),
+    };
+    let found = u32::try_from(found).unwrap_or(u32::MAX);
+    Error::UnknownVersion { path: path.to_owned(), what, found, known }
 }

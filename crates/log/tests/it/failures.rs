@@ -259,3 +259,32 @@ fn a_stop_that_takes_too_long_is_not_a_clean_one() {
         assert_eq!(read_all(&log, Start::Earliest).await.len(), 100);
     });
 }
+
+/// Others may fill a volume beyond what the broker keeps free of it.
+#[test]
+fn a_start_on_a_volume_without_a_free_byte_serves_and_refuses() {
+    for crash in [Crash::Kill, Crash::PowerCut(Survival::Chance)] {
+        sim::run(1, |world| async move {
+            let (machine, store, log) = open_one(&world).await;
+            for n in 0..40 {
+                log.append(batch(&[vec![n; 400]], None)).await.expect("it is stored");
+            }
+            drop((store, log));
+            machine.crash(crash);
+            let env = machine.restart().await;
+            let free = env.disk.space("/wal".as_ref()).expect("it is known");
+            machine.disk().set_size(free.total - free.available);
+
+            for _ in 0..3 {
+                let (store, _) = open(&machine.restart().await).await.expect("it starts");
+                let planned = plan_open(&store, 0, Durability::Disk, &mut 0).await.expect("a log");
+                let log = store.open_log(planned).await.expect("it opens");
+                assert_eq!(read_all(&log, Start::Earliest).await.len(), 40);
+                let error = log.append(batch(&[b"more".to_vec()], None)).await.expect_err("full");
+                assert!(error.to_string().starts_with("storage full"), "{error}");
+                assert_eq!(error.effect(), Effect::Definite);
+                machine.crash(crash);
+            }
+        });
+    }
+}

@@ -1,0 +1,92 @@
+//! What a broker finds on its disk when it opens: files of a later version, and files that are gone.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use danube_env::sim::Machine;
+
+use super::*;
+
+fn contents(machine: &Machine) -> BTreeMap<PathBuf, Vec<u8>> {
+    let disk = machine.disk();
+    let content = |path: PathBuf| (path.clone(), disk.content(&path).expect("it is there"));
+    disk.files().into_iter().map(content).collect()
+}
+
+fn find(machine: &Machine, is_it: impl Fn(&Path) -> bool) -> PathBuf {
+    let found = machine.disk().files().into_iter().find(|path| is_it(path));
+    found.expect("there is one")
+}
+
+/// A broker with one topic and one message in it, killed.
+async fn killed(machine: &Machine) -> Env {
+    let broker = open(&machine.env()).await;
+    broker.create_topic(new_topic("/default/a")).await.expect("a new name");
+    let topic = broker.topic(&name("/default/a")).expect("it was just made");
+    topic.append(batch("one")).await.expect("it is stored");
+    machine.crash(Crash::Kill);
+    machine.restart().await
+}
+
+/// Each half of a broker is checked before the other one is changed.
+#[test]
+fn l03_a_later_version_in_either_half_changes_neither() {
+    for file in ["/data/raft/vote", "/data/wal/checkpoint.b"] {
+        sim::run(1, |world| async move {
+            let machine = world.machine("broker");
+            let env = killed(&machine).await;
+            let path = Path::new(file);
+            machine.disk().overwrite(path, 9, &[2]).unwrap();
+            let before = contents(&machine);
+            let refused = Broker::open(config(), env).await.map(|_| ()).unwrap_err();
+            let text = refused.to_string();
+            assert!(text.contains(file) && text.contains("version 2"), "{text}");
+            assert!(before == contents(&machine), "{file}: the refusal changed something");
+            machine.disk().overwrite(path, 9, &[1]).unwrap();
+            let broker = open(&machine.restart().await).await;
+            let (records, _) = read_all(&broker.topic(&name("/default/a")).unwrap()).await;
+            assert_eq!(records, [(0, "one".to_owned())]);
+        });
+    }
+}
+
+#[test]
+fn a_topic_whose_only_segment_is_gone_is_whole_once_that_is_accepted() {
+    sim::run(2, |world| async move {
+        let machine = world.machine("broker");
+        let broker = open(&machine.env()).await;
+        broker.create_topic(new_topic("/default/a")).await.unwrap();
+        broker.topic(&name("/default/a")).unwrap().append(batch("one")).await.unwrap();
+        broker.close().await.unwrap();
+        let env = machine.restart().await;
+        let segment = find(&machine, |path| path.extension().is_some_and(|found| found == "seg"));
+        env.disk.remove_file(&segment).unwrap();
+
+        let (broker, report) = Broker::open(config(), env).await.unwrap();
+        let said: Vec<_> = report.damaged.iter().map(ToString::to_string).collect();
+        assert!(said.len() == 1 && said[0].contains(segment.to_str().unwrap()), "{said:?}");
+        let topic = broker.topic(&name("/default/a")).unwrap();
+        assert_eq!(read_all(&topic).await, (vec![], vec![(0, 1)]));
+        let findings = broker.repair_topic(&name("/default/a"), true).await.unwrap();
+        assert!(findings.len() == 1 && findings[0].done, "{findings:?}");
+        assert!(broker.repair_topic(&name("/default/a"), false).await.unwrap().is_empty());
+        assert_eq!(topic.append(batch("two")).await.unwrap().base, Offset::new(1));
+        assert_eq!(read_all(&topic).await, (vec![(1, "two".to_owned())], vec![(0, 1)]));
+        broker.close().await.unwrap();
+        let (_, report) = Broker::open(config(), machine.restart().await).await.unwrap();
+        assert!(report.damaged.is_empty(), "{report:?}");
+    });
+}
+
+#[test]
+fn a_topic_that_is_in_the_journal_alone_has_a_size() {
+    sim::run(3, |world| async move {
+        let broker = open(&world.machine("broker").env()).await;
+        broker.create_topic(new_topic("/default/a")).await.unwrap();
+        let topic = broker.topic(&name("/default/a")).unwrap();
+        assert_eq!(topic.describe().await.unwrap().bytes, 0);
+        topic.append(batch(&"x".repeat(1000))).await.unwrap();
+        let bytes = topic.describe().await.unwrap().bytes;
+        assert!((1000..1300).contains(&bytes), "{bytes}");
+    });
+}
