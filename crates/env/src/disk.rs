@@ -105,6 +105,7 @@ pub trait File: Send + Sync + 'static {
     /// Nothing waits for the disk, but a probe that finds a page missing may make the kernel read it: only the first answer
     /// says something about the time before, and a "no" must be on record before anyone can ask again.
     fn is_resident(&self, position: u64, len: u64) -> bool;
-    /// Lets the page cache forget what is clean of this file; only a hint.
+    /// Lets the page cache forget what is clean of this file, and begin to write what is not; only a hint. Makes nothing
+    /// durable, and waits for nothing.
     fn forget_cached(&self);
 }

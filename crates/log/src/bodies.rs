@@ -28,6 +28,8 @@ use crate::state::LogState;
 const WRITE_FRAMES_MAX: usize = 4096;
 /// Bytes that are written by one call, about.
 const WRITE_BYTES_MAX: u64 = 8 * 1024 * 1024;
+/// A write of so many bytes is sent to the disk at once. Smaller ones share pages with those that follow.
+const WRITE_BACK_BYTES: u64 = 1024 * 1024;
 /// Up to so many files are synced one by one; more by one sync of the volume.
 const SYNC_FILES_MAX: usize = 16;
 /// Files that are kept open for writing between two fills.
@@ -83,6 +85,8 @@ pub(crate) struct Bodies {
     open_files: usize,
     /// Records are dropped instead of written.
     rehearsing: bool,
+    /// See [`Bodies::forget_written`].
+    forgets_written: bool,
     pub(crate) dirty: BTreeSet<(TopicId, Offset)>,
     dirty_dirs: BTreeSet<TopicId>,
     /// There are names of logs to be synced.
@@ -164,6 +168,7 @@ impl Bodies {
             pending_bytes: 0,
             open_files: 0,
             rehearsing: false,
+            forgets_written: false,
             dirty: BTreeSet::new(),
             dirty_dirs: BTreeSet::new(),
             has_new_logs: false,
@@ -190,6 +195,13 @@ impl Bodies {
     /// Bytes of frames that are not in segments.
     pub(crate) fn pending_bytes(&self) -> u64 {
         self.pending_bytes
+    }
+
+    /// From here on what is written goes to the disk soon, so that a checkpoint finds little to sync, and leaves the page
+    /// cache: recent frames are in memory, and who reads older ones reads large pieces. Not for a recovery: what a file has
+    /// only in the page cache may be the last copy.
+    pub(crate) fn forget_written(&mut self) {
+        self.forgets_written = true;
     }
 
     /// From here on all records are dropped.
@@ -271,6 +283,9 @@ impl Bodies {
         if !mutant::looks_written(&**file, &parts, active.position) {
             file.write_at(&parts, active.position).map_err(Error::io("write", &path))?;
         }
+        if self.forgets_written && bytes >= WRITE_BACK_BYTES {
+            file.forget_cached();
+        }
         if let Some(header) = header {
             active.position = HEADER_BYTES;
             active.builder = Some(SegmentBuilder::new(&header));
@@ -294,7 +309,9 @@ impl Bodies {
             body.pending.pop_front();
         }
         self.pending_bytes -= bytes;
-        show_filled(body, entries);
+        let kind = SegmentKind::Filling { end: body.state.end, position: active.position };
+        let segment = Segment { first: active.first, kind };
+        body.shared.view().show_filled(segment, body.state.end, entries);
         Ok(())
     }
 
@@ -483,17 +500,4 @@ impl Bodies {
         self.dirty.retain(|(of, _)| *of != topic);
         self.dirty_dirs.remove(&topic);
     }
-}
-
-fn show_filled(body: &Body, entries: Vec<IndexEntry>) {
-    let active = body.active.as_ref().expect("frames were just written to it");
-    let kind = SegmentKind::Filling { end: body.state.end, position: active.position };
-    let segment = Segment { first: active.first, kind };
-    let mut view = body.shared.view();
-    match view.segments.last_mut() {
-        Some(last) if last.first == active.first => *last = segment,
-        _ => view.segments.push(segment),
-    }
-    entries.into_iter().for_each(|entry| view.index.add(entry));
-    view.filled = body.state.end;
 }

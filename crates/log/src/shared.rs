@@ -17,7 +17,7 @@ use danube_model::{Frame, Offset, TopicId};
 use tokio::sync::watch;
 
 use crate::checkpoint::Gap;
-use crate::segment::Index;
+use crate::segment::{Index, IndexEntry};
 
 /// How far a log goes, for those who wait for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,6 +92,16 @@ impl Shared {
 }
 
 impl View {
+    /// Frames up to `end` are in `segment`, which is the last one.
+    pub(crate) fn show_filled(&mut self, segment: Segment, end: Offset, entries: Vec<IndexEntry>) {
+        match self.segments.last_mut() {
+            Some(last) if last.first == segment.first => *last = segment,
+            _ => self.segments.push(segment),
+        }
+        entries.into_iter().for_each(|entry| self.index.add(entry));
+        self.filled = end;
+    }
+
     /// The frames in memory from the one that holds `offset` on, up to `durable` and about `bytes_max`; at least one.
     /// None: `offset` is not in memory.
     pub(crate) fn frames(
