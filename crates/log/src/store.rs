@@ -134,7 +134,7 @@ impl Store {
             layout: layout.clone(),
             boot_id,
             bodies,
-            fill_bytes: config.tail_bytes / 8,
+            fill_bytes: config.tail_bytes / 4,
             reserve: sizes.reserve,
             space_check: config.space_check,
             feedback,

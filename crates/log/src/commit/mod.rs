@@ -202,7 +202,7 @@ impl Committer {
     fn has_room(&self) -> bool {
         let room = self.journal.room();
         self.blocked_at.map_or(room > 0, |blocked| room > blocked)
-            && self.fill_room.available_permits() > self.fill_room_kib as usize / 4
+            && self.fill_room.available_permits() > self.fill_room_kib as usize / 2
     }
 
     /// Some: whoever asked to stop.
