@@ -85,8 +85,9 @@ pub(crate) struct Bodies {
     open_files: usize,
     /// Records are dropped instead of written.
     rehearsing: bool,
-    /// See [`Bodies::forget_written`].
-    forgets_written: bool,
+    /// What is written goes to the disk soon, so that a checkpoint finds little to sync, and leaves the page cache: recent frames
+    /// are in memory, and who reads older ones reads large pieces. Not in a recovery: a cached page may be the last copy.
+    pub(crate) forgets_written: bool,
     pub(crate) dirty: BTreeSet<(TopicId, Offset)>,
     dirty_dirs: BTreeSet<TopicId>,
     /// There are names of logs to be synced.
@@ -195,13 +196,6 @@ impl Bodies {
     /// Bytes of frames that are not in segments.
     pub(crate) fn pending_bytes(&self) -> u64 {
         self.pending_bytes
-    }
-
-    /// From here on what is written goes to the disk soon, so that a checkpoint finds little to sync, and leaves the page
-    /// cache: recent frames are in memory, and who reads older ones reads large pieces. Not for a recovery: what a file has
-    /// only in the page cache may be the last copy.
-    pub(crate) fn forget_written(&mut self) {
-        self.forgets_written = true;
     }
 
     /// From here on all records are dropped.
