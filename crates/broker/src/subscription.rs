@@ -258,6 +258,18 @@ impl Topic {
         self.broker.inner.meta.read(names)
     }
 
+    /// The consumer that is registered under this name.
+    pub fn registered(
+        &self,
+        subscription: &SubscriptionName,
+        consumer: &ConsumerName,
+    ) -> Option<ConsumerId> {
+        self.broker.inner.meta.read(|state| {
+            let subscription = state.subscription(&self.slot.id, subscription)?;
+            subscription.consumers.get(consumer).map(|known| known.id)
+        })
+    }
+
     /// Changes what is set for a subscription, from now on.
     pub async fn update_subscription(
         &self,

@@ -1,8 +1,13 @@
 //! The messages of the package `danube`, and how they become the words of the model.
 
-use danube_model::{Error as ModelError, Message, Offset, SchemaRef, Sender, Text, TopicName};
+use std::str::FromStr;
+
+use danube_model::{
+    Error as ModelError, Message, Offset, SchemaRef, Sender, SubscriptionType, Text, TopicName,
+};
 use prost::Message as _;
 
+use crate::generated::danube::consumer_request::SubscriptionType as WireType;
 pub use crate::generated::danube::*;
 use crate::{Error, Reliability, Result, convert};
 
@@ -72,6 +77,11 @@ pub fn delivered(topic: &TopicName, offset: Offset, message: Message) -> StreamM
     }
 }
 
+/// How many bytes a message has on the wire.
+pub fn encoded_bytes(message: &StreamMessage) -> usize {
+    message.encoded_len()
+}
+
 /// How many bytes what is sent here has when it is delivered, at most.
 pub fn delivered_bytes_max(sent: &StreamMessage) -> usize {
     // The offset: one byte for its number, nine for itself, one that the length of the identity around it may grow by.
@@ -104,6 +114,22 @@ pub fn dispatch_strategy(field: &'static str, number: i32) -> Result<Reliability
         Ok(DispatchStrategy::Reliable) => Ok(Reliability::Reliable),
         Err(_) => Err(Error::UnknownValue { field, found: number }),
     }
+}
+
+/// Who of a subscription's consumers gets which messages.
+pub fn subscription_type(field: &'static str, number: i32) -> Result<SubscriptionType> {
+    match WireType::try_from(number) {
+        Ok(WireType::Exclusive) => Ok(SubscriptionType::Exclusive),
+        Ok(WireType::Shared) => Ok(SubscriptionType::Shared),
+        Ok(WireType::Failover) => Ok(SubscriptionType::Failover),
+        Ok(WireType::KeyShared) => Ok(SubscriptionType::KeyShared),
+        Err(_) => Err(Error::UnknownValue { field, found: number }),
+    }
+}
+
+/// A name of the model.
+pub fn name<T: FromStr<Err = ModelError>>(field: &'static str, text: &str) -> Result<T> {
+    text.parse().map_err(|source| Error::Invalid { field, source })
 }
 
 /// Accepted where it is a mode at all.
@@ -192,6 +218,7 @@ mod tests {
         }
         assert!(dispatch_strategy("dispatch_strategy", 2).is_err());
         assert!(access_mode("producer_access_mode", -1).is_err());
+        assert!(subscription_type("subscription_type", 4).is_err());
     }
 
     #[test]

@@ -48,6 +48,15 @@ pub(crate) const DELIVERED_BYTES_MAX: usize = 4 << 20;
 /// A message that comes over that protocol. What is larger than can be delivered is to be refused with a word, so it is read.
 pub(crate) const DANUBE_REQUEST_BYTES_MAX: usize = 32 << 20;
 
+/// Messages that wait to be sent on the stream of one consumer of that protocol.
+pub(crate) const DELIVERIES_WAITING_MAX: usize = 64;
+/// Before a consumer that can't be served is told so.
+pub(crate) const REFUSED_CONSUMER_DELAY: Duration = Duration::from_millis(500);
+/// Ids of consumers that are no more, of each kind that is remembered.
+pub(crate) const GONE_CONSUMERS_MAX: usize = 10_000;
+/// What is kept of the reason that a client gives when it refuses a message.
+pub(crate) const NACK_REASON_BYTES_MAX: usize = 1_024;
+
 /// At a stop: for streams to end with their answers, and then for connections to close.
 pub(crate) const STREAMS_END_TIMEOUT: Duration = Duration::from_secs(1);
 pub(crate) const CONNECTIONS_END_TIMEOUT: Duration = Duration::from_millis(600);

@@ -10,6 +10,7 @@ use danube_env::Env;
 use danube_env::spawn::Running;
 use danube_model::{ErrorKind, caps as model_caps};
 use danube_proto::admin::admin_server::AdminServer;
+use danube_proto::danube::consumer_service_server::ConsumerServiceServer;
 use danube_proto::danube::discovery_server::DiscoveryServer;
 use danube_proto::danube::health_check_server::HealthCheckServer;
 use danube_proto::danube::producer_service_server::ProducerServiceServer;
@@ -22,6 +23,8 @@ use crate::config::{Address, Advertised, Config, Listen};
 use crate::listen::{Connections, Port};
 use crate::rpc::admin::AdminRpc;
 use crate::rpc::danube::authority::WithAuthority;
+use crate::rpc::danube::consumer::ConsumerRpc;
+use crate::rpc::danube::consumers::Consumers;
 use crate::rpc::danube::discovery::DiscoveryRpc;
 use crate::rpc::danube::health::HealthRpc;
 use crate::rpc::danube::producer::ProducerRpc;
@@ -225,10 +228,24 @@ impl Server {
         let producers = Producers::new(self.env.clone());
         self.sessions.spawn("idle producers", producers.clone().run(self.sessions.stopping()));
         let discovery = DiscoveryServer::new(DiscoveryRpc { broker: broker.clone(), advertised });
-        let health = HealthCheckServer::new(HealthRpc { producers: producers.clone() });
+        let consumers = Consumers::default();
+        let health = HealthRpc {
+            broker: broker.clone(),
+            producers: producers.clone(),
+            consumers: consumers.clone(),
+        };
+        let consumer = ConsumerRpc {
+            broker: broker.clone(),
+            consumers,
+            sessions: self.sessions.clone(),
+            env: self.env.clone(),
+        };
         let producer = ProducerServiceServer::new(ProducerRpc { broker, producers })
             .max_decoding_message_size(caps::DANUBE_REQUEST_BYTES_MAX);
-        Routes::new(WithAuthority(discovery)).add_service(health).add_service(producer)
+        Routes::new(WithAuthority(discovery))
+            .add_service(HealthCheckServer::new(health))
+            .add_service(ConsumerServiceServer::new(consumer))
+            .add_service(producer)
     }
 
     fn serve_grpc(&mut self, name: &'static str, port: Port, routes: Routes) {

@@ -150,6 +150,37 @@ pub(crate) fn unknown_producer(id: u64) -> Status {
     })
 }
 
+/// The same of a consumer.
+pub(crate) fn unknown_consumer(id: u64) -> Status {
+    Status::from(Failure {
+        kind: ErrorKind::Unavailable,
+        outcome: Outcome::Definite,
+        is_retryable: true,
+        message: format!("consumer {id} is not registered"),
+        hint: Some("subscribe again; clients do so by themselves".to_owned()),
+    })
+}
+
+/// A consumer of the protocol `danube` that is not to be asked for any more.
+pub(crate) fn forgotten_consumer(id: u64) -> Status {
+    Status::from(Failure {
+        kind: ErrorKind::NotFound,
+        outcome: Outcome::Definite,
+        is_retryable: false,
+        message: format!("consumer {id} is no more"),
+        hint: None,
+    })
+}
+
+/// What ends the stream of a consumer of the protocol `danube`, or keeps it from beginning. One whose place another has is
+/// to give up.
+pub(crate) fn consuming(error: &Error) -> Status {
+    match error {
+        Error::Replaced => told_as(error, ErrorKind::Conflict),
+        _ => registered(error),
+    }
+}
+
 /// A message for another topic than its producer's.
 pub(crate) fn other_topic(producer: u64, topic: &TopicName, found: &str) -> Status {
     let shown: String = found.chars().take(topic.as_str().len()).collect();

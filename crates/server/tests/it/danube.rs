@@ -1,10 +1,12 @@
 //! The package `danube`, as its clients call it: what they are answered, with which status.
 
+mod consuming;
 mod discovery;
 mod raw;
 mod registering;
 mod sending;
 
+use danube_proto::danube::consumer_service_client::ConsumerServiceClient;
 use danube_proto::danube::discovery_client::DiscoveryClient;
 use danube_proto::danube::health_check_client::HealthCheckClient;
 use danube_proto::danube::health_check_request::ClientType;
@@ -22,6 +24,7 @@ use crate::fixture::TOPIC;
 /// A client of the protocol without any client's help.
 #[derive(Clone)]
 struct Peer {
+    consumers: ConsumerServiceClient<Channel>,
     producers: ProducerServiceClient<Channel>,
     discovery: DiscoveryClient<Channel>,
     health: HealthCheckClient<Channel>,
@@ -36,6 +39,7 @@ impl Peer {
     fn at(url: &str) -> Peer {
         let channel = Endpoint::from_shared(url.to_owned()).unwrap().connect_lazy();
         Peer {
+            consumers: ConsumerServiceClient::new(channel.clone()),
             producers: ProducerServiceClient::new(channel.clone())
                 .max_encoding_message_size(64 << 20),
             discovery: DiscoveryClient::new(channel.clone()),
