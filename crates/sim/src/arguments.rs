@@ -1,6 +1,6 @@
 //! The words on the command line.
 
-use danube_sim::Run;
+use danube_sim::{Layer, Run};
 
 /// What is asked for.
 #[derive(Debug)]
@@ -15,11 +15,26 @@ pub(crate) enum Task {
 #[derive(Clone, Debug)]
 pub(crate) struct Arguments {
     pub(crate) start: u64,
+    /// None: all in turn.
+    pub(crate) layer: Option<Layer>,
     pub(crate) seeds: u64,
     pub(crate) mutant: Option<&'static str>,
     pub(crate) jobs: usize,
     /// Each is run twice and compared.
     pub(crate) twice: bool,
+}
+
+impl Arguments {
+    /// The `number`-th world. Planted bugs are in the log, and found there if nothing else is asked for.
+    pub(crate) fn run(&self, number: u64) -> Run {
+        let layer = self.layer.or(self.mutant.map(|_| Layer::Log));
+        let (layer, at) = match layer {
+            Some(layer) => (layer, number),
+            None if number.is_multiple_of(2) => (Layer::Log, number / 2),
+            None => (Layer::Broker, number / 2),
+        };
+        Run { layer, seed: self.start + at, mutant: self.mutant }
+    }
 }
 
 /// The bugs that can be planted.
@@ -32,7 +47,8 @@ pub(crate) fn mutants() -> &'static [&'static str] {
 
 /// Parses all arguments; an error says what is wrong with them.
 pub(crate) fn parse(arguments: &[String]) -> Result<Task, String> {
-    let mut many = Arguments { start: 0, seeds: 1000, mutant: None, jobs: 1, twice: false };
+    let mut many =
+        Arguments { start: 0, layer: None, seeds: 1000, mutant: None, jobs: 1, twice: false };
     let (mut seed, mut trace) = (None, false);
     let mut rest = arguments.iter();
     while let Some(name) = rest.next() {
@@ -44,6 +60,7 @@ pub(crate) fn parse(arguments: &[String]) -> Result<Task, String> {
             "--trace" => trace = true,
             "--seed" => seed = Some(number(name, value()?)?),
             "--seeds" => many.seeds = number(name, value()?)?,
+            "--layer" => many.layer = Some(value()?.parse()?),
             "--start" => many.start = number(name, value()?)?,
             "--jobs" => many.jobs = number(name, value()?)?.clamp(1, 1024) as usize,
             "--mutant" => many.mutant = Some(mutant(value()?)?),
@@ -51,7 +68,10 @@ pub(crate) fn parse(arguments: &[String]) -> Result<Task, String> {
         }
     }
     match seed {
-        Some(seed) => Ok(Task::One { run: Run { seed, mutant: many.mutant }, trace }),
+        Some(seed) => {
+            let layer = many.layer.unwrap_or_default();
+            Ok(Task::One { run: Run { layer, seed, mutant: many.mutant }, trace })
+        }
         None if trace => Err("--trace needs --seed".to_owned()),
         None => Ok(Task::Many(many)),
     }

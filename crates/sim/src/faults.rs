@@ -8,7 +8,9 @@ use danube_env::sim::{Crash, Fault, Generator, Operation, SimDisk, Survival};
 use crate::options::{Faults, LARGE_VOLUME};
 
 /// Files that a fault may be about, by a part of their paths.
-const PARTS: [&str; 6] = ["", ".jnl", ".seg", "checkpoint", "topics", "residency"];
+pub const LOG_PARTS: &[&str] = &["", ".jnl", ".seg", "checkpoint", "topics", "residency"];
+/// As [`LOG_PARTS`], of a whole broker.
+pub const BROKER_PARTS: &[&str] = &["", ".jnl", ".seg", "checkpoint", "topics", "raft", ".rlog"];
 
 /// The plan for one life.
 #[derive(Clone, Debug)]
@@ -118,7 +120,7 @@ fn random_crash(faults: &Faults, random: &Generator) -> Crash {
 }
 
 fn disk_faults(faults: &Faults, random: &Generator) -> Vec<(String, Fault)> {
-    let part = || PARTS[random.below(PARTS.len() as u64) as usize];
+    let part = || faults.parts[random.below(faults.parts.len() as u64) as usize];
     let mut planned = Vec::new();
     let mut plan = |operation: Operation, fault: Fault, how: String| {
         let part = part();

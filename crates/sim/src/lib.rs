@@ -10,15 +10,18 @@
 //! The same seed gives the same run, event for event. A seed that fails prints its last events and the command that
 //! shows them all; it goes into `seeds.txt` with the fix.
 //!
-//! Layers: [`log`](crate) drives the durable log alone. Reading order: [`options`], [`faults`], [`oracle`], [`batches`],
-//! `log`, [`runner`].
+//! Layers: `log` drives the durable log alone, `broker` a whole broker with its metadata. Reading order: [`options`],
+//! [`faults`], [`oracle`], [`batches`], `producer`, `stage` (what both layers share), `log`, `broker`, [`runner`].
 
 pub mod batches;
+mod broker;
 pub mod faults;
 mod log;
 pub mod options;
 pub mod oracle;
+mod producer;
 pub mod runner;
+mod stage;
 
 pub use options::Options;
-pub use runner::{Outcome, Run};
+pub use runner::{Layer, Outcome, Run};

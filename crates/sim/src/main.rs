@@ -15,7 +15,8 @@ use self::arguments::{Arguments, Task};
 const HELP: &str = "\
 danube-sim --seeds 1000     run seeds 0 to 999; exit code 1 if a promise was broken
 
-  --seeds N                 how many seeds
+  --seeds N                 how many seeds; they are divided among the layers
+  --layer log|broker        run only this layer; without it --seed is of the logs
   --start S                 the first one (0)
   --seed S [--trace]        run one seed; with every event, and every operation of its disk
   --mutant NAME             with a bug planted: stop at the first seed that finds it, exit code 1 if none does
@@ -77,7 +78,7 @@ struct Work {
 fn many(arguments: &Arguments) -> ExitCode {
     let start = now();
     let work = Work {
-        next: AtomicU64::new(arguments.start),
+        next: AtomicU64::new(0),
         done: AtomicU64::new(0),
         failed: AtomicU64::new(0),
         is_over: AtomicBool::new(false),
@@ -104,11 +105,11 @@ fn many(arguments: &Arguments) -> ExitCode {
 
 fn work_off(arguments: &Arguments, work: &Work) {
     while !work.is_over.load(Ordering::Relaxed) {
-        let seed = work.next.fetch_add(1, Ordering::Relaxed);
-        if seed - arguments.start >= arguments.seeds {
+        let number = work.next.fetch_add(1, Ordering::Relaxed);
+        if number >= arguments.seeds {
             return;
         }
-        let run = Run { seed, mutant: arguments.mutant };
+        let run = arguments.run(number);
         let mut outcome = run.run();
         if arguments.twice {
             outcome.violations.extend(run.differs());
@@ -139,7 +140,7 @@ fn failed(arguments: &Arguments, work: &Work, run: &Run, outcome: &Outcome) {
     if before < EXPLAINED_MAX {
         console::line(&run.explain(outcome));
     } else if let Some(violation) = outcome.violations.first() {
-        console::line(&format!("seed {}: {violation}", run.seed));
+        console::line(&format!("seed {} ({}): {violation}", run.seed, run.layer));
     }
 }
 

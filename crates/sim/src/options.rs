@@ -6,6 +6,8 @@ use std::time::Duration;
 use danube_env::sim::Generator;
 use danube_log::Config;
 
+use crate::faults::LOG_PARTS;
+
 /// Where the hot tier is, on the simulated machine.
 pub const ROOT: &str = "/wal";
 
@@ -45,6 +47,8 @@ pub struct Options {
     pub faults: Faults,
     /// Settings of the store.
     pub config: Config,
+    /// How slow the machine is between two calls of its disk, at most.
+    pub latency_max: Duration,
 }
 
 /// Which levels topics are opened at.
@@ -94,6 +98,8 @@ pub struct Faults {
     pub clock: u64,
     /// Bits on the disk change, while all is synced.
     pub rot: u64,
+    /// Which files errors of the disk may be about, by parts of their paths.
+    pub parts: &'static [&'static str],
 }
 
 impl Options {
@@ -119,7 +125,13 @@ impl Options {
             volume_bytes: pick(&[LARGE_VOLUME, LARGE_VOLUME, LARGE_VOLUME, 2 << 20]),
             faults: Faults::new(&random),
             config: config(&random),
+            latency_max: Duration::from_micros(pick(&[0, 0, 0, 100, 2_000])),
         }
+    }
+
+    /// After so long what was written at `page_cache` is synced: an interval, and the time that a sync takes.
+    pub fn loss_window(&self) -> Duration {
+        self.config.page_cache_sync + 100 * self.latency_max + Duration::from_millis(1)
     }
 }
 
@@ -138,6 +150,7 @@ impl Faults {
             eviction: chance(&[0, 0, 3]),
             clock: chance(&[0, 2]),
             rot: chance(&[0, 0, 0, 0, 2]),
+            parts: LOG_PARTS,
         }
     }
 }

@@ -11,58 +11,24 @@
 //!  read                           what was seen stays, as the level says
 //! ```
 //!
-//! Reading order: this module, `ledger` (what one log must hold), `reading` (what one reader sees).
+//! Reading order: `rules` (the promises), this module, `ledger` (what one log must hold), `reading` (what one reader sees).
 
 mod ledger;
 mod reading;
+mod rules;
 #[cfg(test)]
 mod tests;
 
 use std::collections::BTreeMap;
-use std::fmt;
+use std::time::Duration;
 
 use danube_log::{Appended, Effect, EndProof, Facts};
 use danube_model::{Batch, Durability, Epoch, Offset, TopicId};
 
 use self::ledger::{Hold, Ledger, Phase, Place, What};
 pub use self::reading::Reading;
+pub use self::rules::{Rule, Violation};
 use crate::batches::{self, BatchId};
-
-/// A promise.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Rule {
-    /// P1: what was acknowledged is there, as its level and the faults allow.
-    Durable,
-    /// P2, P3: offsets are dense, and never given to anything else.
-    Offsets,
-    /// An idempotent batch is stored once, and its producer stays known.
-    Once,
-    /// What a producer sent later comes later.
-    Order,
-    /// P5: an older epoch writes nothing any more.
-    Epochs,
-    /// P6: the bytes that were sent, or an error.
-    Bytes,
-    /// P7: after a failed sync nothing is acknowledged, and the store says so.
-    Stopped,
-    /// What was definitely refused never appears.
-    Definite,
-    /// Receive times never fall.
-    Times,
-    /// What was deleted stays away.
-    Deleted,
-    /// Without a fault that explains it nothing fails, and nothing waits for ever.
-    Alive,
-}
-
-/// A broken promise.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Violation {
-    /// Which.
-    pub rule: Rule,
-    /// How.
-    pub what: String,
-}
 
 /// What a crash takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -135,11 +101,27 @@ pub struct Oracle {
     has_stopped: bool,
     is_evicted: bool,
     is_rotten: bool,
+    /// In this life operations of the disk failed: nobody knows what was synced when.
+    is_disturbed: bool,
+    /// Simulated time.
+    now: Duration,
+    /// After so long what was written is synced.
+    loss_window: Duration,
     violations: Vec<Violation>,
     counts: Counts,
 }
 
 impl Oracle {
+    /// The oracle of a world in which what was written is synced after `loss_window`.
+    pub fn new(loss_window: Duration) -> Self {
+        Self { loss_window, ..Self::default() }
+    }
+
+    /// What time it is.
+    pub fn set_now(&mut self, now: Duration) {
+        self.now = now;
+    }
+
     /// How much happened.
     pub fn counts(&self) -> Counts {
         self.counts
@@ -199,6 +181,11 @@ impl Oracle {
         }
     }
 
+    /// A log is opened, at `level`, whenever somebody needs it.
+    pub fn opened_unheard(&mut self, topic: TopicId, level: Durability) {
+        self.ledger(topic).opened_unheard(level);
+    }
+
     /// A log was closed: its end is proven.
     pub fn closed(&mut self, topic: TopicId) {
         self.ledger(topic).closed();
@@ -227,7 +214,10 @@ impl Oracle {
         let (life, is_after_stop) = (self.life, self.has_stopped);
         let ledger = self.ledger(topic);
         let is_placed = place.is_some_and(|place| ledger.holds(batch, place));
-        let (floor, epoch_floor) = (ledger.acked_end, ledger.opened_epoch());
+        let floor = ledger.acked_end;
+        let epoch_floor = ledger
+            .acked_epoch
+            .map_or(ledger.opened_epoch(), |acked| acked.max(ledger.opened_epoch()));
         Attempt { batch, topic, life, floor, epoch_floor, is_placed, is_after_stop }
     }
 
@@ -280,10 +270,10 @@ impl Oracle {
             );
         }
         ledger.acked_end = ledger.acked_end.max(next);
+        ledger.acked_epoch = ledger.acked_epoch.max(Some(epoch));
         let epoch = (!duplicate).then_some(epoch);
-        let place =
-            Place { next, what: What::Batch(batch), hold: Hold::of(level), epoch, received: None };
-        self.put(topic, base, place);
+        let (what, hold, since) = (What::Batch(batch), Hold::of(level), Some(self.now));
+        self.put(topic, base, Place { next, what, hold, epoch, received: None, since });
     }
 
     /// It was refused.
@@ -331,6 +321,11 @@ impl Oracle {
         self.ledgers.values_mut().for_each(Ledger::closed);
     }
 
+    /// An operation of the disk failed.
+    pub fn disturbed(&mut self) {
+        self.is_disturbed = true;
+    }
+
     /// The process is over. What was in flight is unknown.
     pub fn crashed(&mut self, loss: Loss) {
         self.counts.crashes += 1;
@@ -345,16 +340,15 @@ impl Oracle {
         self.is_evicted |= loss == Loss::PageCache;
         let is_cache_proven = !self.is_evicted && self.is_started;
         self.is_started = false;
+        let is_disturbed = std::mem::take(&mut self.is_disturbed);
+        let synced_at = self.now.checked_sub(self.loss_window).filter(|_| !is_disturbed);
         for ledger in self.ledgers.values_mut() {
-            ledger.crashed(loss, is_cache_proven);
+            ledger.crashed(loss, is_cache_proven, synced_at);
         }
     }
 
     /// A store was opened, and this is what it knows.
     pub fn started(&mut self, logs: &BTreeMap<TopicId, Facts>) {
-        self.is_started = true;
-        // From here on the journal is written to blocks that all are in the page cache.
-        self.is_evicted = false;
         let mut wrong = Vec::new();
         for (topic, ledger) in &self.ledgers {
             let Some(facts) = logs.get(topic) else {
@@ -378,6 +372,15 @@ impl Oracle {
         for (rule, what) in wrong {
             self.broken(rule, what);
         }
+        self.recovered();
+    }
+
+    /// A store was opened: all that is left is synced.
+    pub fn recovered(&mut self) {
+        self.is_started = true;
+        // From here on the journal is written to blocks that all are in the page cache.
+        self.is_evicted = false;
+        self.ledgers.values_mut().for_each(Ledger::secure);
     }
 
     fn check_facts(
@@ -441,36 +444,5 @@ impl Oracle {
 
     fn ledger(&mut self, topic: TopicId) -> &mut Ledger {
         self.ledgers.get_mut(&topic).expect("it was created")
-    }
-}
-
-impl Violation {
-    /// A violation of `rule`.
-    pub fn new(rule: Rule, what: impl Into<String>) -> Self {
-        Self { rule, what: what.into() }
-    }
-}
-
-impl fmt::Display for Rule {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Durable => "P1 what was acknowledged is durable",
-            Self::Offsets => "P2, P3 offsets are dense, and what was seen stays",
-            Self::Once => "idempotence",
-            Self::Order => "order",
-            Self::Epochs => "P5 one writer",
-            Self::Bytes => "P6 the same bytes, or an error",
-            Self::Stopped => "P7 a disk that lied is not trusted",
-            Self::Definite => "a definite refusal",
-            Self::Times => "receive times never fall",
-            Self::Deleted => "what was deleted stays away",
-            Self::Alive => "no failure without a fault",
-        })
-    }
-}
-
-impl fmt::Display for Violation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.rule, self.what)
     }
 }

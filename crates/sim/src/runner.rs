@@ -3,11 +3,15 @@
 use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::fmt::{self, Write};
+use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::str::FromStr;
 use std::sync::Once;
 
 use danube_env::sim::{self, Trace, World};
 
+use crate::broker;
 use crate::log;
 use crate::options::Options;
 use crate::oracle::{Counts, Rule, Violation};
@@ -26,9 +30,21 @@ pub struct Outcome {
     pub violations: Vec<Violation>,
 }
 
+/// What runs in a world.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Layer {
+    /// The logs of one broker alone.
+    #[default]
+    Log,
+    /// A whole broker, with its metadata.
+    Broker,
+}
+
 /// Which world is run.
 #[derive(Clone, Debug)]
 pub struct Run {
+    /// What runs in it.
+    pub layer: Layer,
     /// What it follows from.
     pub seed: u64,
     /// A bug that is planted in the product.
@@ -53,8 +69,8 @@ thread_local! {
 
 impl Run {
     /// The world of `seed`, without a planted bug.
-    pub fn new(seed: u64) -> Self {
-        Self { seed, mutant: None }
+    pub fn new(layer: Layer, seed: u64) -> Self {
+        Self { layer, seed, mutant: None }
     }
 
     /// Runs it.
@@ -95,7 +111,12 @@ impl Run {
             sim::run(self.seed, |world| {
                 trace = world.trace().clone();
                 prepare(&trace);
-                log::run(world, Options::new(self.seed))
+                let options = Options::new(self.seed);
+                let outcome: Pin<Box<dyn Future<Output = Outcome>>> = match self.layer {
+                    Layer::Log => Box::pin(log::run(world, options)),
+                    Layer::Broker => Box::pin(broker::run(world, options)),
+                };
+                outcome
             })
         }));
         IS_RUNNING.set(false);
@@ -113,7 +134,7 @@ impl Run {
     /// What to do to see it again.
     pub fn command(&self) -> String {
         let mutant = self.mutant.map(|name| format!(" --mutant {name}")).unwrap_or_default();
-        format!("cargo xtask sim --seed {} --trace{mutant}", self.seed)
+        format!("cargo xtask sim --layer {} --seed {} --trace{mutant}", self.layer, self.seed)
     }
 
     /// A failed run, told to people: runs it again for its last lines.
@@ -126,7 +147,7 @@ impl Run {
             .map(String::as_str)
             .collect();
         let shown = &events[events.len().saturating_sub(LINES_SHOWN)..];
-        let mut told = format!("seed {} broke a promise\n", self.seed);
+        let mut told = format!("seed {} broke a promise ({})\n", self.seed, self.layer);
         let mut line = |text: &dyn fmt::Display| {
             writeln!(told, "{text}").expect("writing to a string can't fail");
         };
@@ -135,6 +156,27 @@ impl Run {
         outcome.violations.iter().take(5).for_each(|violation| line(violation));
         line(&self.command());
         told
+    }
+}
+
+impl fmt::Display for Layer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Log => "log",
+            Self::Broker => "broker",
+        })
+    }
+}
+
+impl FromStr for Layer {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "log" => Ok(Self::Log),
+            "broker" => Ok(Self::Broker),
+            _ => Err(format!("no layer is called `{text}`: there are log and broker")),
+        }
     }
 }
 

@@ -285,7 +285,8 @@ impl LogFile {
         self.end
     }
 
-    /// Writes entries behind the last one, as one group, and syncs them. `entries` must follow on in order.
+    /// Writes entries behind the last one, as one group, and syncs them. `entries` must follow on in order. After an error it
+    /// can be done again: they count only once all is done.
     pub(crate) fn append(&mut self, entries: &[Entry]) -> Result<()> {
         let group = self.end;
         let bytes = entries.iter().map(|entry| entry::HEADER_BYTES + entry.payload.len()).sum();
@@ -299,9 +300,11 @@ impl LogFile {
         }
         self.write(&out, group)?;
         self.sync()?;
+        let end = group + out.len() as u64;
+        self.write_mark(Mark { ended: false, synced: end })?;
         self.places.append(&mut places);
-        self.end += out.len() as u64;
-        self.write_mark(Mark { ended: false, synced: self.end })
+        self.end = end;
+        Ok(())
     }
 
     /// Writes everything from the known synced end on again, cuts what lies behind the last entry, and syncs.

@@ -1,6 +1,6 @@
 //! A full volume.
 
-use danube_env::sim::{self, Machine};
+use danube_env::sim::{self, Fault, Machine, Operation};
 use danube_meta::{Config, Error, Meta};
 use danube_model::ErrorKind;
 
@@ -85,7 +85,7 @@ fn a_snapshot_that_finds_no_room_waits() {
         let small = Config { snapshot_after_commands: 5, ..config() };
         let meta = Meta::open(small.clone(), machine.env()).await.unwrap();
         form(&meta).await.unwrap();
-        let no_room = sim::Fault::always(sim::Operation::Write).on("snapshot-").no_space();
+        let no_room = Fault::always(Operation::Write).on("snapshot-").no_space();
         machine.disk().plan(no_room);
         for number in 0..40 {
             meta.propose(create(number)).await.unwrap();
@@ -101,4 +101,25 @@ fn a_snapshot_that_finds_no_room_waits() {
         assert_eq!(meta.read(|state| state.topic_count()), 60);
         meta.close().await;
     });
+}
+
+/// Any write of the log may be the one for which there is no room, also that of its mark behind entries that are synced.
+#[test]
+fn a_write_without_room_is_done_again_with_the_reserve() {
+    let survives = |nth| {
+        sim::run(1, |world| async move {
+            let machine = world.machine("broker");
+            let meta = Meta::open(config(), machine.env()).await.unwrap();
+            form(&meta).await.unwrap();
+            machine.disk().plan(Fault::nth(Operation::Write, nth).on(".rlog").no_space());
+            for topic in 0..5 {
+                let created = meta.propose(create(topic)).await;
+                created.unwrap_or_else(|error| panic!("write {nth}: {}", chain(&error)));
+            }
+            meta.close().await;
+            machine.disk().failures() > 0
+        })
+    };
+    let failed = (0..).take_while(|nth| survives(*nth)).count();
+    assert!(failed >= 10, "only {failed} writes");
 }

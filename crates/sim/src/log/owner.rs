@@ -65,7 +65,7 @@ fn topic_id(number: usize, life: u8) -> TopicId {
 
 /// Opens every topic, and reads most of them.
 pub(super) async fn begin(life: &Life) {
-    let random = life.scene.random("begin", life.number);
+    let random = life.scene.stage.random("begin", life.number);
     for number in 0..life.scene.topics.len() {
         let condemned = life.scene.topic(number).condemned.clone();
         for id in condemned {
@@ -73,7 +73,7 @@ pub(super) async fn begin(life: &Life) {
         }
         let level = choose_level(life, &random);
         if let Some(log) = open(life, number, level).await {
-            if !random.one_in(4) || life.number >= life.scene.options.lives {
+            if !random.one_in(4) || life.number >= life.scene.stage.options.lives {
                 verify(life, number, &log).await;
             }
             life.set_log(number, Some(log));
@@ -83,10 +83,10 @@ pub(super) async fn begin(life: &Life) {
 
 /// Opens, closes and deletes now and then.
 pub(super) async fn run(life: Arc<Life>) {
-    let random = life.scene.random("owner", life.number);
-    let acts = random.below(life.scene.options.acts + 1);
+    let random = life.scene.stage.random("owner", life.number);
+    let acts = random.below(life.scene.stage.options.acts + 1);
     for _ in 0..acts {
-        life.scene.world.sleep(Duration::from_micros(random.below(60_000))).await;
+        life.scene.stage.world.sleep(Duration::from_micros(random.below(60_000))).await;
         let number = random.below(life.scene.topics.len() as u64) as usize;
         let level = choose_level(&life, &random);
         match random.below(8) {
@@ -94,7 +94,7 @@ pub(super) async fn run(life: Arc<Life>) {
             1 | 2 => reopen(&life, number, level).await,
             3 => {
                 close(&life, number).await;
-                life.scene.world.sleep(Duration::from_micros(random.below(30_000))).await;
+                life.scene.stage.world.sleep(Duration::from_micros(random.below(30_000))).await;
                 reopen(&life, number, level).await;
             }
             _ => {
@@ -106,7 +106,7 @@ pub(super) async fn run(life: Arc<Life>) {
 }
 
 fn choose_level(life: &Life, random: &Generator) -> Durability {
-    match life.scene.options.levels {
+    match life.scene.stage.options.levels {
         Levels::Disk => Durability::Disk,
         Levels::PageCache => Durability::PageCache,
         Levels::Any if random.one_in(2) => Durability::Disk,
@@ -131,27 +131,27 @@ async fn recreate(life: &Life, number: usize, level: Durability) {
 async fn close(life: &Life, number: usize) {
     let Some(log) = life.log(number) else { return };
     life.set_log(number, None);
-    life.scene.note(format_args!("t{number} closes"));
+    life.scene.stage.note(format_args!("t{number} closes"));
     match life.within("a log closes", log.close()).await {
-        Some(Ok(())) => life.scene.oracle(|oracle| oracle.closed(log.topic())),
+        Some(Ok(())) => life.scene.stage.oracle(|oracle| oracle.closed(log.topic())),
         Some(Err(error)) => failed(life, "a log does not close", &error),
         None => {}
     }
 }
 
 async fn delete(life: &Life, number: usize, id: TopicId) {
-    life.scene.note(format_args!("t{number} is deleted: {id}"));
-    life.scene.oracle(|oracle| oracle.deleting(id));
+    life.scene.stage.note(format_args!("t{number} is deleted: {id}"));
+    life.scene.stage.oracle(|oracle| oracle.deleting(id));
     match life.within("a log is deleted", life.store.delete(&[id])).await {
         Some(Ok(())) if !life.is_dead() => {
             life.scene.topic(number).condemned.retain(|condemned| *condemned != id);
-            life.scene.oracle(|oracle| oracle.deleted(id));
-            let left = life.scene.machine.disk().files();
+            life.scene.stage.oracle(|oracle| oracle.deleted(id));
+            let left = life.scene.stage.machine.disk().files();
             if let Some(path) =
                 left.iter().find(|path| path.to_string_lossy().contains(&id.to_string()))
             {
                 let what = format!("log {id} was deleted, {} is left", path.display());
-                life.scene.broken(Rule::Deleted, what);
+                life.scene.stage.broken(Rule::Deleted, what);
             }
         }
         Some(Err(error)) => failed(life, "a log can't be deleted", &error),
@@ -170,13 +170,13 @@ async fn open(life: &Life, number: usize, level: Durability) -> Option<Log> {
     let scene = &life.scene;
     if !scene.topic(number).is_created {
         let id = scene.topic(number).id;
-        scene.oracle(|oracle| oracle.creating(id));
+        scene.stage.oracle(|oracle| oracle.creating(id));
         let creating = life.store.create(id, format!("/default/t{number}"));
         match life.within("a log is created", creating).await? {
             Ok(()) if life.is_dead() => return None,
             Ok(()) => {
                 scene.topic(number).is_created = true;
-                scene.oracle(|oracle| oracle.created(id));
+                scene.stage.oracle(|oracle| oracle.created(id));
             }
             Err(error) => {
                 failed(life, "a log can't be created", &error);
@@ -186,17 +186,17 @@ async fn open(life: &Life, number: usize, level: Durability) -> Option<Log> {
     }
     let open = plan(life, number, level)?;
     let OpenLog { topic, epoch, .. } = open;
-    scene.note(format_args!(
+    scene.stage.note(format_args!(
         "t{number} opens: epoch {epoch}, {level}, ceiling {}, {:?}",
         open.ceiling, open.resume
     ));
-    scene.oracle(|oracle| oracle.opening(topic, epoch, level));
+    scene.stage.oracle(|oracle| oracle.opening(topic, epoch, level));
     match life.within("a log opens", life.store.open_log(open)).await? {
         Ok(_) if life.is_dead() => None,
         Ok(log) => {
             let end = log.ends().durable;
-            scene.note(format_args!("t{number} is open: epoch {epoch}, ends at {end}"));
-            scene.oracle(|oracle| oracle.opened(topic, epoch, level, end));
+            scene.stage.note(format_args!("t{number} is open: epoch {epoch}, ends at {end}"));
+            scene.stage.oracle(|oracle| oracle.opened(topic, epoch, level, end));
             Some(log)
         }
         Err(error) => {
@@ -208,12 +208,12 @@ async fn open(life: &Life, number: usize, level: Durability) -> Option<Log> {
 
 /// Takes the next epoch, and a ceiling, before the log is opened.
 fn plan(life: &Life, number: usize, level: Durability) -> Option<OpenLog> {
-    let step = life.scene.options.ceiling_step;
+    let step = life.scene.stage.options.ceiling_step;
     let mut topic = life.scene.topic(number);
     let Some(facts) = life.store.facts(topic.id) else {
         let what = format!("log {} was created and is not known", topic.id);
         drop(topic);
-        life.scene.broken(Rule::Alive, what);
+        life.scene.stage.broken(Rule::Alive, what);
         return None;
     };
     topic.epoch = topic.epoch.next().expect("few openings");
@@ -242,19 +242,22 @@ async fn verify(life: &Life, number: usize, log: &Log) {
         None => return,
     };
     let mut reading = scene
+        .stage
         .oracle(|oracle| oracle.reading(log.topic(), Start::Earliest, reader.offset(), durable));
     loop {
-        scene.oracle(|oracle| oracle.asking(&mut reading));
+        scene.stage.oracle(|oracle| oracle.asking(&mut reading));
         let read = match life.within("something is read", reader.next()).await {
             _ if life.is_dead() => return,
             Some(Ok(read)) => read,
             Some(Err(error)) => return failed(life, "reading fails", &error),
             None => return,
         };
-        scene.oracle(|oracle| oracle.read(&mut reading, &read));
+        scene.stage.oracle(|oracle| oracle.read(&mut reading, &read));
         match read {
-            Read::CaughtUp(end) => return scene.note(format_args!("t{number} read up to {end}")),
-            Read::Damage(damage) => scene.note(format_args!("t{number} damage: {damage:?}")),
+            Read::CaughtUp(end) => {
+                return scene.stage.note(format_args!("t{number} read up to {end}"));
+            }
+            Read::Damage(damage) => scene.stage.note(format_args!("t{number} damage: {damage:?}")),
             Read::Frame(_) | Read::Trimmed { .. } => {}
         }
     }

@@ -11,14 +11,14 @@ use super::life::Life;
 
 /// Reads a topic again and again until the life is over.
 pub(super) async fn run(life: Arc<Life>, topic: usize, number: u64) {
-    let random = life.scene.random(&format!("reader {topic} {number}"), life.number);
+    let random = life.scene.stage.random(&format!("reader {topic} {number}"), life.number);
     while !life.is_over() {
         if let Some(log) = life.log(topic)
             && follow(&life, topic, &log, &random).await.is_none()
         {
             return;
         }
-        life.scene.world.sleep(Duration::from_micros(random.below(20_000))).await;
+        life.scene.stage.world.sleep(Duration::from_micros(random.below(20_000))).await;
     }
 }
 
@@ -33,25 +33,26 @@ async fn follow(life: &Life, topic: usize, log: &Log, random: &Generator) -> Opt
         Err(error) => return failed(life, log, &error),
     };
     let offset = reader.offset();
-    scene.note(format_args!("t{topic} is read from {start:?}, {offset}"));
-    let mut reading = scene.oracle(|oracle| oracle.reading(log.topic(), start, offset, durable));
+    scene.stage.note(format_args!("t{topic} is read from {start:?}, {offset}"));
+    let mut reading =
+        scene.stage.oracle(|oracle| oracle.reading(log.topic(), start, offset, durable));
     for _ in 0..random.below(60) {
-        scene.oracle(|oracle| oracle.asking(&mut reading));
+        scene.stage.oracle(|oracle| oracle.asking(&mut reading));
         let read = match life.within("something is read", reader.next()).await? {
             _ if life.is_dead() => return None,
             Ok(read) => read,
             Err(error) => return failed(life, log, &error),
         };
-        scene.oracle(|oracle| oracle.read(&mut reading, &read));
+        scene.stage.oracle(|oracle| oracle.read(&mut reading, &read));
         match read {
-            Read::Frame(frame) => scene.note(format_args!(
+            Read::Frame(frame) => scene.stage.note(format_args!(
                 "t{topic} {}..{} is read, epoch {}",
                 frame.base(),
                 frame.next(),
                 frame.epoch()
             )),
             Read::Damage(damage) => {
-                scene.note(format_args!("t{topic} damage: {damage:?}"));
+                scene.stage.note(format_args!("t{topic} damage: {damage:?}"));
                 if log.ends().closed {
                     return Some(());
                 }
@@ -78,8 +79,8 @@ fn choose_start(life: &Life, durable: Offset, random: &Generator) -> Start {
         1 => Start::Latest,
         2 => Start::Offset(Offset::new(random.below(durable.get() + 1))),
         _ => {
-            let now =
-                danube_env::sim::WALL_START_MS + life.scene.world.elapsed().as_millis() as u64;
+            let now = danube_env::sim::WALL_START_MS
+                + life.scene.stage.world.elapsed().as_millis() as u64;
             let ago = random.below([10, 1_000, 7_200_000][random.below(3) as usize]);
             Start::Time(TimeMs::new(now - ago))
         }

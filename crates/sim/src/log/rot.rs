@@ -20,8 +20,8 @@ const FOOTER_VERSION: std::ops::RangeInclusive<usize> = 15..=16;
 
 /// Changes bits of one file that is synced. The machine is down.
 pub(super) fn rot(scene: &Arc<Scene>, life: u64, rot: Rot) {
-    let random = scene.random("rot", life);
-    let disk = scene.machine.disk();
+    let random = scene.stage.random("rot", life);
+    let disk = scene.stage.machine.disk();
     let Some((path, content)) = choose(disk, &random) else { return };
     let from = random.below(content.len() as u64) as usize;
     let mut places = (from..content.len()).chain(0..from);
@@ -41,8 +41,8 @@ pub(super) fn rot(scene: &Arc<Scene>, life: u64, rot: Rot) {
         }
     };
     if changed.is_ok() {
-        scene.note(format_args!("{rot:?} at {at} of {} rots", path.display()));
-        scene.oracle(|oracle| oracle.rotten());
+        scene.stage.note(format_args!("{rot:?} at {at} of {} rots", path.display()));
+        scene.stage.oracle(|oracle| oracle.rotten());
     }
 }
 

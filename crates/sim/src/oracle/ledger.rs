@@ -9,6 +9,7 @@
 //! that nothing else can.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use danube_model::{Durability, Epoch, GapReason, Offset, TimeMs};
 
@@ -49,6 +50,8 @@ pub(super) struct Place {
     pub(super) epoch: Option<Epoch>,
     /// Where it was read.
     pub(super) received: Option<TimeMs>,
+    /// When somebody first knew of it, while nothing but time secures it.
+    pub(super) since: Option<Duration>,
 }
 
 /// Whether the log is there.
@@ -85,6 +88,12 @@ pub(super) struct Ledger {
     /// Something that was known is lost, as its level allows.
     pub(super) has_lost: bool,
     newest_epoch: Option<Epoch>,
+    /// The newest epoch under which something was acknowledged.
+    pub(super) acked_epoch: Option<Epoch>,
+    /// The log is opened by somebody who tells nobody.
+    is_opened_unheard: bool,
+    /// There may be a gap where an end was not proven.
+    pub(super) may_have_gap: bool,
 }
 
 impl Ledger {
@@ -109,19 +118,37 @@ impl Ledger {
         self.secure();
     }
 
+    /// The log is opened whenever somebody needs it, at `level`.
+    pub(super) fn opened_unheard(&mut self, level: Durability) {
+        self.is_opened_unheard = true;
+        self.rests_on_page_cache |= !level.waits_for_disk();
+    }
+
     /// All that is there is synced.
-    fn secure(&mut self) {
+    pub(super) fn secure(&mut self) {
         for place in self.places.values_mut().filter(|place| place.hold != Hold::Loose) {
             place.hold = Hold::Power;
         }
     }
 
-    pub(super) fn crashed(&mut self, loss: Loss, is_cache_proven: bool) {
+    /// Everything from before `synced_at` was synced meanwhile; None: nobody knows.
+    pub(super) fn crashed(
+        &mut self,
+        loss: Loss,
+        is_cache_proven: bool,
+        synced_at: Option<Duration>,
+    ) {
         self.may_be_unproven |= self.rests_on_page_cache && !is_cache_proven;
-        if loss == Loss::PageCache {
-            for place in self.places.values_mut().filter(|place| place.hold == Hold::Process) {
+        self.may_have_gap |= self.may_be_unproven;
+        for place in self.places.values_mut().filter(|place| place.hold == Hold::Process) {
+            if place.since.is_some_and(|since| synced_at.is_some_and(|synced| since < synced)) {
+                place.hold = Hold::Power;
+            } else if loss == Loss::PageCache {
                 place.hold = Hold::Loose;
                 self.has_lost = true;
+            } else {
+                // It waits for the next recovery, however long that takes.
+                place.since = None;
             }
         }
     }
@@ -133,7 +160,8 @@ impl Ledger {
 
     /// The newest epoch that was ever asked for.
     pub(super) fn newest_epoch(&self) -> Epoch {
-        self.newest_epoch.unwrap_or(Epoch::ZERO)
+        let heard = self.newest_epoch.unwrap_or(Epoch::ZERO);
+        if self.is_opened_unheard { Epoch::MAX } else { heard }
     }
 
     /// The level of an opening, if it was confirmed.
@@ -264,6 +292,7 @@ impl Place {
         self.hold = self.hold.max(seen.hold);
         self.epoch = self.epoch.or(seen.epoch);
         self.received = self.received.or(seen.received);
+        self.since = self.since.or(seen.since);
         Ok(())
     }
 }

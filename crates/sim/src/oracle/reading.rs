@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use danube_log::{Read, Start};
 use danube_model::frame::FrameKind;
-use danube_model::{BatchProducer, Epoch, Frame, Offset, ProducerId, Sequence, TimeMs, TopicId};
+use danube_model::{
+    BatchProducer, Epoch, Frame, GapReason, Offset, ProducerId, Sequence, TimeMs, TopicId,
+};
 
 use super::ledger::{Phase, Place, What};
 use super::{Oracle, Rule};
@@ -107,6 +109,10 @@ impl Oracle {
         }
     }
 
+    fn may_have_gap(&self, topic: TopicId) -> bool {
+        self.is_rotten || self.ledgers.get(&topic).is_some_and(|ledger| ledger.may_have_gap)
+    }
+
     fn is_served(&self, topic: TopicId) -> bool {
         self.ledgers.get(&topic).is_some_and(|ledger| ledger.phase == Phase::There)
     }
@@ -144,6 +150,10 @@ impl Oracle {
             FrameKind::Gap { reason, .. } => {
                 self.counts.gaps += 1;
                 reading.has_skipped = true;
+                if reason == GapReason::UnprovenEnd && !self.may_have_gap(topic) {
+                    let what = format!("log {topic}: a gap at {base}..{next}, nothing was lost");
+                    self.broken(Rule::Alive, what);
+                }
                 Some(What::Gap(reason))
             }
             FrameKind::Batch => self.batch(reading, frame),
@@ -151,7 +161,8 @@ impl Oracle {
         let hold = self.ledger(topic).hold_of_seen(next);
         if let Some(what) = what {
             let (epoch, received) = (Some(frame.epoch()), Some(frame.receive_time()));
-            self.put(topic, base, Place { next, what, hold, epoch, received });
+            let since = Some(self.now);
+            self.put(topic, base, Place { next, what, hold, epoch, received, since });
         }
     }
 

@@ -1,6 +1,7 @@
 //! Histories made by hand: good ones, and for each rule some that break it.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use danube_log::{Appended, Damage, Effect, EndProof, Facts, Read, Start};
 use danube_model::{
@@ -191,6 +192,51 @@ fn what_was_acknowledged_at_page_cache_may_be_lost_with_the_power_and_its_offset
     let attempt = told.attempt(&other);
     told.answer(attempt, &other, 0, false);
     told.breaks(Rule::Durable);
+}
+
+#[test]
+fn what_is_older_than_the_window_is_there_after_a_power_cut() {
+    let second = Duration::from_secs(1);
+    for (age, is_disturbed, holds) in [(2, false, true), (0, false, false), (2, true, false)] {
+        let mut told = page_cache();
+        told.oracle.loss_window = second;
+        told.oracle.set_now(second);
+        told.acked(3, 0);
+        told.oracle.set_now(second + age * second);
+        if is_disturbed {
+            told.oracle.disturbed();
+        }
+        told.oracle.crashed(Loss::PageCache);
+        told.starts(0, EndProof::Unproven);
+        if holds { told.breaks(Rule::Durable) } else { told.is_good() }
+    }
+}
+
+#[test]
+fn what_a_kill_left_unsynced_grows_no_older() {
+    let mut told = page_cache();
+    told.oracle.loss_window = Duration::from_secs(1);
+    told.acked(3, 0);
+    told.oracle.crashed(Loss::Process);
+    told.oracle.set_now(Duration::from_secs(9));
+    told.oracle.crashed(Loss::PageCache);
+    told.starts(0, EndProof::Unproven);
+    told.is_good();
+}
+
+#[test]
+fn a_gap_needs_a_loss() {
+    for loss in [Loss::Process, Loss::PageCache] {
+        let mut told = page_cache();
+        told.starts(0, EndProof::Proven);
+        told.oracle.crashed(loss);
+        told.open(64);
+        told.reads(&[told.gap(0, 64, GapReason::UnprovenEnd), Read::CaughtUp(at(64))]);
+        match loss {
+            Loss::Process => told.breaks(Rule::Alive),
+            Loss::PageCache => told.is_good(),
+        }
+    }
 }
 
 #[test]

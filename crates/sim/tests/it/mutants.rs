@@ -1,6 +1,6 @@
 //! Each planted bug is found, and within seconds.
 
-use danube_sim::Run;
+use danube_sim::{Layer, Run};
 
 /// So many seeds must be enough.
 const SEEDS_MAX: u64 = 2000;
@@ -9,7 +9,7 @@ const SEEDS_MAX: u64 = 2000;
 fn every_planted_bug_is_found() {
     for mutant in danube_log::MUTANTS {
         let finds = |seed: &u64| {
-            let run = Run { seed: *seed, mutant: Some(mutant) };
+            let run = Run { layer: Layer::Log, seed: *seed, mutant: Some(mutant) };
             !run.run().violations.is_empty()
         };
         let found = (0..SEEDS_MAX).find(finds);
