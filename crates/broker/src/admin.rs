@@ -222,12 +222,17 @@ impl Broker {
             UpdateTopic { topic, durability, retention_ms, retention_bytes, message_bytes_max };
         self.inner.meta.propose(update).await?;
         if durability.is_some() {
-            for name in partitions {
-                match self.topic(&name) {
-                    Ok(topic) => topic.slot.close().await?,
-                    Err(Error::TopicNotFound { .. }) => {}
-                    Err(error) => return Err(error),
-                }
+            self.close_logs(partitions).await.map_err(Error::after(name, "changed"))?;
+        }
+        Ok(())
+    }
+
+    async fn close_logs(&self, topics: Vec<TopicName>) -> Result<()> {
+        for name in topics {
+            match self.topic(&name) {
+                Ok(topic) => topic.slot.close().await?,
+                Err(Error::TopicNotFound { .. }) => {}
+                Err(error) => return Err(error),
             }
         }
         Ok(())
@@ -238,8 +243,9 @@ impl Broker {
         self.check_running()?;
         let (broker, topic, at) = (self.clone(), name.clone(), self.now());
         let delete = async move {
+            let name = topic.clone();
             let deleted = broker.inner.meta.propose(DeleteTopic { topic, at }).await?;
-            broker.remove_logs(deleted).await
+            broker.remove_logs(deleted).await.map_err(Error::after(&name, "deleted"))
         };
         self.to_the_end("delete-topic", delete).await
     }

@@ -143,6 +143,17 @@ pub enum Error {
     /// A subscription must be allowed one message at least.
     #[error("a subscription may have at least one message that is not acknowledged")]
     NoWindow,
+    /// What was asked for is stored, and what follows from it is not done: the next start sees to that.
+    #[error("topic {topic} is {done}, but what follows from that was cut short")]
+    CutShort {
+        /// Its name.
+        topic: TopicName,
+        /// What it is.
+        done: &'static str,
+        /// What came in between.
+        #[source]
+        source: Box<Error>,
+    },
     /// The broker is stopping.
     #[error("the broker is stopping")]
     Stopping,
@@ -158,6 +169,12 @@ pub enum Error {
 }
 
 impl Error {
+    /// This error came after a change was stored.
+    pub(crate) fn after(topic: &TopicName, done: &'static str) -> impl FnOnce(Self) -> Self {
+        let topic = topic.clone();
+        move |error| Self::CutShort { topic, done, source: Box::new(error) }
+    }
+
     /// What a caller may conclude.
     pub fn kind(&self) -> ErrorKind {
         match self {
@@ -178,6 +195,7 @@ impl Error {
             | Self::ConsumerUnknown { .. }
             | Self::SubscriptionStopped { .. } => ErrorKind::Unavailable,
             Self::LogMissing { .. } | Self::DamagedEnd { .. } => ErrorKind::Corrupt,
+            Self::CutShort { source, .. } => source.kind(),
             Self::Log(error) => error.kind(),
             Self::Meta(error) => error.kind(),
             Self::Model(error) => error.kind(),
@@ -211,6 +229,7 @@ impl Error {
             | Self::ConsumerUnknown { .. }
             | Self::Replaced
             | Self::NoWindow
+            | Self::CutShort { .. }
             | Self::Model(_) => false,
         }
     }
@@ -218,6 +237,7 @@ impl Error {
     /// Whether something of a failed call may appear.
     pub fn effect(&self) -> Effect {
         match self {
+            Self::CutShort { .. } => Effect::Unknown,
             Self::Log(error) => error.effect(),
             Self::Meta(error) if error.is_unknown() => Effect::Unknown,
             _ => Effect::Definite,

@@ -429,7 +429,12 @@ impl Store {
     }
 
     async fn answered<T>(&self, answer: oneshot::Receiver<Result<T>>) -> Result<T> {
-        answer.await.map_err(|_| self.ended())?
+        if let Ok(answered) = answer.await {
+            return answered;
+        }
+        // The filler drops what it was asked when it fails, before the commit loop says why all ends.
+        let _ = self.inner.stopped.clone().wait_for(Option::is_some).await;
+        Err(self.ended())
     }
 
     /// Why the commit loop answers nothing more.

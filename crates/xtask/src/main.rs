@@ -25,7 +25,7 @@ cargo xtask test            everything: check, then all tests; ends with `N pass
   tidy                      the part of check that takes seconds
   test                      check, install what the tests need, build the release binary, run all tests
   fix                       format, and apply what clippy can mend by itself
-  sim --seeds N [--seed S] [--start S] [--mutant NAME] [--jobs N]
+  sim --seeds N [--layer log|broker] [--seed S] [--start S] [--mutant NAME] [--jobs N]
                             run the simulator over seeds
   soak NAME | --list        run one of the long tests
   help                      this text

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use danube_broker::{Broker, Config, Error, Read, Start, Topic};
+use danube_broker::{Broker, Config, Error, Read, Start, SubscriptionConfig, Topic};
 use danube_env::Env;
 use danube_env::sim::Crash;
 use danube_model::{Durability, Offset, TopicId, TopicName};
@@ -42,7 +42,9 @@ fn config(stage: &Stage) -> Config {
         namespaces: Vec::new(),
         auto_create_topics: false,
         durability: Durability::Disk,
+        producers_per_topic_max: 0,
         message_bytes_max: 0,
+        subscriptions: SubscriptionConfig::default(),
     }
 }
 
