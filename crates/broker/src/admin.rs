@@ -98,7 +98,7 @@ impl Broker {
         let delivery = new.delivery.unwrap_or(Delivery::Reliable(self.inner.config.durability));
         match delivery {
             Delivery::Reliable(level) => check_level(level)?,
-            Delivery::NonReliable => return Err(Error::NonReliable { topic: new.name }),
+            Delivery::NonReliable => {}
         }
         let (topic, settings, at) = (new.name, new.settings, self.now());
         self.inner.meta.propose(CreateTopic { topic, ids, delivery, settings, at }).await?;

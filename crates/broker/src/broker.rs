@@ -222,9 +222,6 @@ impl Broker {
             (state.topic(name).cloned(), state.partitioned(name).map(|topic| topic.partitions))
         });
         match (topic, partitions) {
-            (Some(topic), _) if !topic.is_reliable() => {
-                Err(Error::NonReliable { topic: name.clone() })
-            }
             (Some(topic), _) => {
                 let slot = Arc::clone(
                     self.slots()

@@ -44,8 +44,8 @@ pub enum Error {
         /// The level.
         level: Durability,
     },
-    /// This build has no topics without a log.
-    #[error("topic {topic} cannot be non-reliable: this version has reliable topics only")]
+    /// Something needs a log, and the topic has none.
+    #[error("topic {topic} is not reliable and has no log")]
     NonReliable {
         /// Its name.
         topic: TopicName,
@@ -57,6 +57,12 @@ pub enum Error {
         topic: TopicName,
         /// The limit.
         limit: u64,
+    },
+    /// Something is for topics without a log, and the topic has one.
+    #[error("topic {topic} is reliable")]
+    Reliable {
+        /// Its name.
+        topic: TopicName,
     },
     /// The topic's log is on another disk.
     #[error("the log of topic {topic} is on disk {disk}, this broker has another one")]
@@ -185,6 +191,7 @@ impl Error {
             Self::Partitioned { .. }
             | Self::Level { .. }
             | Self::NonReliable { .. }
+            | Self::Reliable { .. }
             | Self::NoWindow => ErrorKind::Invalid,
             Self::Differs { .. } | Self::ExclusiveTaken { .. } => ErrorKind::Conflict,
             Self::Replaced => ErrorKind::Fenced,
@@ -218,6 +225,7 @@ impl Error {
             | Self::Differs { .. }
             | Self::Level { .. }
             | Self::NonReliable { .. }
+            | Self::Reliable { .. }
             | Self::OtherDisk { .. }
             | Self::LogMissing { .. }
             | Self::DamagedEnd { .. }

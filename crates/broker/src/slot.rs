@@ -20,6 +20,7 @@ use danube_model::{Durability, Epoch, GapReason, Offset, TopicId, TopicName};
 
 use crate::broker::Broker;
 use crate::error::{Error, Result};
+use crate::fan_out::FanOut;
 use crate::topic::Producers;
 
 /// A ceiling is raised when so many offsets are left below it. No burst uses them up while the metadata store the next one.
@@ -35,6 +36,8 @@ pub(crate) struct Slot {
     change: tokio::sync::Mutex<()>,
     deleted: AtomicBool,
     pub(crate) producers: Arc<Producers>,
+    /// Of a non-reliable topic.
+    pub(crate) fan_out: FanOut,
 }
 
 /// A log that is open here.
@@ -60,6 +63,7 @@ impl Slot {
             change: tokio::sync::Mutex::new(()),
             deleted: AtomicBool::new(false),
             producers: Arc::default(),
+            fan_out: FanOut::default(),
         }
     }
 

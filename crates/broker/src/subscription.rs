@@ -142,6 +142,8 @@ pub struct SubscriptionDescription {
     pub settled: Vec<Range<Offset>>,
     /// Offsets from the floor to the topic's durable end that are not settled.
     pub lag: u64,
+    /// Records of a non-reliable topic that found no room, or nobody, since it was last used.
+    pub dropped: u64,
     /// Records at consumers.
     pub in_flight: u64,
     /// Poison that holds it up, or a key of it.
@@ -173,7 +175,16 @@ impl Topic {
     pub async fn subscribe(&self, subscribe: Subscribe) -> Result<ConsumerId> {
         let Subscribe { subscription, consumer, kind, filters, start } = subscribe;
         self.broker.check_running()?;
-        match self.create_subscription(&subscription, kind, start).await {
+        let found =
+            self.broker.inner.meta.read(|state| {
+                state.subscription(&self.slot.id, &subscription).map(|known| known.kind)
+            });
+        // Also where it is of another type: the refusal says so.
+        let created = match found {
+            Some(found) if found == kind => Ok(()),
+            _ => self.create_subscription(&subscription, kind, start).await,
+        };
+        match created {
             Err(Error::Meta(danube_meta::Error::Refused(
                 danube_meta::Refusal::SubscriptionExists { kind: found, .. },
             ))) if found == kind => {}
@@ -229,7 +240,8 @@ impl Topic {
         let config = &inner.config.subscriptions;
         let known = inner.meta.read(|state| state.subscription(&self.slot.id, name).is_some());
         // The offset of one that is there does not matter; the metadata say what it is.
-        let start = if known { Offset::ZERO } else { self.read(start).await?.offset() };
+        let is_new = !known && self.is_reliable();
+        let start = if is_new { self.read(start).await?.offset() } else { Offset::ZERO };
         let create = CreateSubscription {
             topic: self.slot.id,
             subscription: name.clone(),
@@ -280,6 +292,9 @@ impl Topic {
         if max_unacked_messages == Change::Set(0) {
             return Err(Error::NoWindow);
         }
+        if policy.is_some() && !self.is_reliable() {
+            return Err(Error::NonReliable { topic: self.slot.name.clone() });
+        }
         let (topic, subscription) = (self.slot.id, name.clone());
         let update = UpdateSubscription { topic, subscription, policy, max_unacked_messages };
         self.broker.inner.meta.propose(update).await?;
@@ -302,7 +317,16 @@ impl Topic {
         name: &SubscriptionName,
     ) -> Result<SubscriptionDescription> {
         let command = |done| Command::Describe { done };
-        self.broker.inner.subscriptions.ask(&self.broker, self, name, command).await
+        let subscriptions = &self.broker.inner.subscriptions;
+        let mut description = subscriptions.ask(&self.broker, self, name, command).await?;
+        if self.is_reliable() {
+            let end = self.read(Start::Latest).await?.offset();
+            let settled = description.settled.iter();
+            let settled: u64 = settled.map(|range| range.start.distance(range.end)).sum();
+            let open = description.floor.distance(end.max(description.floor));
+            description.lag = open.saturating_sub(settled);
+        }
+        Ok(description)
     }
 
     /// Takes what a consumer has done. Returns when it is sure to be done before whatever is asked for later. Cancel safe.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use danube_log::{Appended, Gap, Reader, Start};
-use danube_meta::state::TopicSettings;
+use danube_meta::state::{Delivery, TopicSettings};
 use danube_model::{Batch, BrokerId, DiskId, Durability, Epoch, Offset, TopicId, TopicName};
 
 use crate::broker::Broker;
@@ -39,8 +39,8 @@ pub struct Description {
     pub disk: Option<DiskId>,
     /// Of its last opening.
     pub epoch: Epoch,
-    /// At which appends are acknowledged.
-    pub durability: Durability,
+    /// What an acknowledgement promises.
+    pub delivery: Delivery,
     /// What is set for it.
     pub settings: TopicSettings,
     /// First offset still held.
@@ -118,6 +118,28 @@ impl Topic {
         Ok(Appending { appending, slot: Arc::clone(&self.slot), open })
     }
 
+    /// Whether it has a log.
+    pub fn is_reliable(&self) -> bool {
+        let is_reliable = |state: &danube_meta::State| {
+            state.topic_by_id(&self.slot.id).is_none_or(|topic| topic.is_reliable())
+        };
+        self.broker.inner.meta.read(is_reliable)
+    }
+
+    /// Hands a verified batch of a non-reliable topic to whoever listens; it is kept nowhere.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Reliable`] for a topic with a log.
+    pub fn publish(&self, batch: &Batch) -> Result<()> {
+        self.broker.check_running()?;
+        if self.is_reliable() {
+            return Err(Error::Reliable { topic: self.slot.name.clone() });
+        }
+        self.slot.fan_out.publish(self.slot.id, batch, self.broker.now());
+        Ok(())
+    }
+
     /// Appends a batch and waits for the topic's level. Dropping the future does not undo the append.
     ///
     /// # Errors
@@ -159,7 +181,10 @@ impl Topic {
 
     /// What is known of it. Opens the log if it is not open and can be.
     pub async fn describe(&self) -> Result<Description> {
-        let blocked = self.slot.log(&self.broker, Accept::Nothing).await.err();
+        let blocked = match self.slot.log(&self.broker, Accept::Nothing).await {
+            Ok(_) | Err(Error::NonReliable { .. }) => None,
+            Err(error) => Some(error),
+        };
         let topic = self.broker.inner.meta.read(|state| state.topic_by_id(&self.slot.id).cloned());
         let topic = topic.ok_or_else(|| Error::TopicNotFound { topic: self.slot.name.clone() })?;
         let extent = match self.broker.inner.store.extent(topic.id).await {
@@ -174,7 +199,7 @@ impl Topic {
             owner: topic.owner(),
             disk: topic.disk,
             epoch: topic.epoch,
-            durability: topic.durability().unwrap_or(Durability::Disk),
+            delivery: topic.delivery,
             settings: topic.settings.clone(),
             start: extent.map_or(Offset::ZERO, |extent| extent.start),
             durable_end: extent.map_or(Offset::ZERO, |extent| extent.durable_end),

@@ -19,12 +19,14 @@ mod problem;
 mod settings;
 mod show;
 mod sources;
+mod subscriptions;
 mod value;
 mod yaml;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use danube_broker::SubscriptionConfig;
 use danube_model::{Durability, Namespace, caps};
 
 pub use address::Address;
@@ -61,6 +63,8 @@ pub struct Config {
     pub producers_per_topic_max: u64,
     /// Payload of a message at most, in bytes.
     pub message_bytes_max: u64,
+    /// Subscriptions.
+    pub subscriptions: SubscriptionConfig,
 }
 
 /// URLs that look-ups answer, with scheme and port. `None`: what the client called.
@@ -154,12 +158,12 @@ impl Config {
             problems.push(Problem { place: None, what: "`cluster_name` is missing".to_owned() });
         }
         let listen = listen(&settings, &sources.flags, &mut problems);
-        let config = Config::of(&settings, listen);
+        let config = Config::of(&settings, listen, &mut problems);
         config.check(&mut problems);
         if problems.is_empty() { Ok(Loaded { config, settings }) } else { Err(Problems(problems)) }
     }
 
-    fn of(settings: &Settings, listen: Listen) -> Config {
+    fn of(settings: &Settings, listen: Listen, problems: &mut Vec<Problem>) -> Config {
         let default_dir = |name| Path::new(DATA_DIR).join(name);
         let message_bytes_max = match settings.size("policies.max_message_size") {
             None | Some(0) => caps::MESSAGE_BYTES_MAX as u64,
@@ -185,6 +189,7 @@ impl Config {
             storage: Storage::of(settings, default_dir(WAL)),
             producers_per_topic_max: settings.number("policies.max_producers_per_topic"),
             message_bytes_max,
+            subscriptions: subscriptions::of(settings, problems),
         }
     }
 

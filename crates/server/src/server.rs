@@ -350,6 +350,6 @@ fn broker_config(config: &Config) -> danube_broker::Config {
         durability: storage.durability,
         producers_per_topic_max: config.producers_per_topic_max,
         message_bytes_max: config.message_bytes_max,
-        subscriptions: danube_broker::SubscriptionConfig::default(),
+        subscriptions: config.subscriptions.clone(),
     }
 }

@@ -1,32 +1,42 @@
-//! Where a subscription gets its records: the log, read ahead once, and again for what is delivered again.
+//! Where a subscription gets its records: the log, read ahead once, and again for what is delivered again; or, of a
+//! non-reliable topic, the buffer that its producers fill.
 
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::pin::Pin;
+use std::sync::Arc;
 
 use danube_log::{Bounds, Read, Reader, Start};
 use danube_model::{Batch, Frame, Offset, TimeMs};
 
 use super::consumer::MissingReason;
 use crate::error::Result;
+use crate::fan_out::Buffer;
 use crate::topic::Topic;
 
 /// Bytes of batches that are kept until all their records were handed out; more are read again when their time comes.
 const KEPT_BYTES: usize = 2 << 20;
 
 /// A read under way. It goes on where it was when somebody waits for it again.
-type Reading = Pin<Box<dyn Future<Output = (Option<Reader>, Result<Found>)> + Send>>;
+type Reading = Pin<Box<dyn Future<Output = (Option<Box<Reader>>, Result<Found>)> + Send>>;
 
-/// The log, and what of it is kept.
+/// Log or buffer, and what of it is kept.
 pub(super) struct Source {
     topic: Topic,
-    /// While nothing is being read.
-    reader: Option<Reader>,
-    reading: Option<Reading>,
-    bounds: Option<Bounds>,
+    feed: Feed,
     /// In the order of their offsets.
     kept: VecDeque<Kept>,
     kept_bytes: usize,
+}
+
+enum Feed {
+    Log {
+        /// While nothing is being read.
+        reader: Option<Box<Reader>>,
+        reading: Option<Reading>,
+        bounds: Option<Bounds>,
+    },
+    Memory(Arc<Buffer>),
 }
 
 /// A batch with the time at which the broker received it.
@@ -51,39 +61,66 @@ impl Kept {
 }
 
 impl Source {
-    pub(super) fn new(topic: Topic) -> Source {
-        let (reader, reading, bounds) = (None, None, None);
-        Source { topic, reader, reading, bounds, kept: VecDeque::new(), kept_bytes: 0 }
+    /// The log of a reliable topic.
+    pub(super) fn log(topic: Topic) -> Source {
+        let feed = Feed::Log { reader: None, reading: None, bounds: None };
+        Source { topic, feed, kept: VecDeque::new(), kept_bytes: 0 }
+    }
+
+    /// What is published from now on, and the first offset of that.
+    pub(super) fn memory(topic: Topic) -> (Source, Offset) {
+        let (buffer, next) = topic.slot.fan_out.subscribe();
+        (Source { topic, feed: Feed::Memory(buffer), kept: VecDeque::new(), kept_bytes: 0 }, next)
     }
 
     /// Reads from `next` on from now on, as soon as something is asked for. Forgets what is kept.
     pub(super) fn restart(&mut self) {
-        (self.reader, self.reading) = (None, None);
+        if let Feed::Log { reader, reading, .. } = &mut self.feed {
+            (*reader, *reading) = (None, None);
+        }
         (self.kept, self.kept_bytes) = (VecDeque::new(), 0);
     }
 
     /// What there is at `next`, once there is something. Cancel safe.
     pub(super) async fn more(&mut self, next: Offset) -> Result<Found> {
-        let reading = self
-            .reading
-            .get_or_insert_with(|| Box::pin(read(self.topic.clone(), self.reader.take(), next)));
-        let (reader, found) = reading.await;
-        self.reading = None;
-        if let Some(reader) = &reader {
-            self.bounds = Some(reader.bounds());
+        match &mut self.feed {
+            Feed::Memory(buffer) => {
+                let (batch, receive_time) = buffer.take().await;
+                Ok(Found::Batch(Kept { batch, receive_time }))
+            }
+            Feed::Log { reader, reading, bounds } => {
+                let read = reading
+                    .get_or_insert_with(|| Box::pin(read(self.topic.clone(), reader.take(), next)));
+                let (at, found) = read.await;
+                *reading = None;
+                *bounds = at.as_ref().map(|reader| reader.bounds()).or(bounds.take());
+                *reader = at;
+                found
+            }
         }
-        self.reader = reader;
-        found
     }
 
     /// The first offset that the log still has, as far as that is known here.
     pub(super) fn log_start(&self) -> Offset {
-        self.bounds.as_ref().map_or(Offset::ZERO, Bounds::start)
+        match &self.feed {
+            Feed::Log { bounds: Some(bounds), .. } => bounds.start(),
+            Feed::Log { bounds: None, .. } | Feed::Memory(_) => Offset::ZERO,
+        }
     }
 
-    /// How far the log goes, as far as that is known here.
-    pub(super) fn log_end(&self) -> Option<Offset> {
-        Some(self.bounds.as_ref()?.ends().durable)
+    /// Whether somebody is there.
+    pub(super) fn set_open(&self, is_open: bool) {
+        if let Feed::Memory(buffer) = &self.feed {
+            buffer.set_open(is_open);
+        }
+    }
+
+    /// Records that found no room.
+    pub(super) fn dropped(&self) -> u64 {
+        match &self.feed {
+            Feed::Log { .. } => 0,
+            Feed::Memory(buffer) => buffer.dropped(),
+        }
     }
 
     /// Keeps a batch that was read until its records were handed out.
@@ -117,21 +154,32 @@ impl Source {
         {
             return Ok(Found::Batch(kept.clone()));
         }
+        if let Feed::Memory(_) = &self.feed {
+            return Ok(Found::Closed);
+        }
         let mut reader = self.topic.read(Start::Offset(range.start)).await?;
         Ok(found(reader.next().await?).unwrap_or(Found::Closed))
+    }
+}
+
+impl Drop for Source {
+    fn drop(&mut self) {
+        if let Feed::Memory(buffer) = &self.feed {
+            self.topic.slot.fan_out.unsubscribe(buffer);
+        }
     }
 }
 
 /// The next thing that the log has at `next`, and the reader where it goes on.
 async fn read(
     topic: Topic,
-    reader: Option<Reader>,
+    reader: Option<Box<Reader>>,
     next: Offset,
-) -> (Option<Reader>, Result<Found>) {
+) -> (Option<Box<Reader>>, Result<Found>) {
     let mut reader = match reader {
         Some(reader) => reader,
         None => match topic.read(Start::Offset(next)).await {
-            Ok(reader) => reader,
+            Ok(reader) => Box::new(reader),
             Err(error) => return (None, Err(error)),
         },
     };

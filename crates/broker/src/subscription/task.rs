@@ -34,6 +34,7 @@ pub(super) struct Task {
     topic: Topic,
     key: Key,
     kind: SubscriptionType,
+    promise: Promise,
     policy: FailurePolicy,
     engine: Engine,
     incarnation: u64,
@@ -42,6 +43,8 @@ pub(super) struct Task {
     source: Source,
     /// The log can't be read before this.
     read_at: Duration,
+    /// Where the log was found closed for the last time.
+    closed_at: Option<Offset>,
     consumers: BTreeMap<ConsumerId, Attached>,
     dead_letters: DeadLetters,
     commands: mpsc::Receiver<Command>,
@@ -76,29 +79,39 @@ impl Task {
     ) -> Result<Task> {
         let inner = &topic.broker.inner;
         let known = inner.meta.read(|state| {
-            let epoch = state.topic_by_id(&key.topic)?.epoch;
-            Some((Arc::clone(state.subscription(&key.topic, &key.subscription)?), epoch))
+            let of = state.topic_by_id(&key.topic)?;
+            let known = state.subscription(&key.topic, &key.subscription)?;
+            Some((Arc::clone(known), of.epoch, of.is_reliable()))
         });
-        let Some((known, epoch)) = known else {
+        let Some((known, epoch, is_reliable)) = known else {
             let (topic, subscription) = (topic.name().clone(), key.subscription);
             return Err(Error::SubscriptionNotFound { topic, subscription });
         };
         let default = inner.config.subscriptions.max_unacked_messages;
+        let chunks = known.settled.iter().map(|(index, chunk)| (*index, chunk));
+        let (promise, source, cursor) = if is_reliable {
+            let cursor = Cursor::restore(known.floor, chunks);
+            (Promise::AtLeastOnce, Source::log(topic.clone()), cursor)
+        } else {
+            let (source, next) = Source::memory(topic.clone());
+            (Promise::AtMostOnce, source, Cursor::new(next))
+        };
         let settings = Settings {
             kind: known.kind,
-            promise: Promise::AtLeastOnce,
+            promise,
             max_unacked_messages: known.max_unacked_messages.unwrap_or(default),
             policy: known.policy.clone(),
         };
-        let chunks = known.settled.iter().map(|(index, chunk)| (*index, chunk));
         Ok(Task {
             kind: known.kind,
+            promise,
             policy: known.policy.clone(),
-            engine: Engine::new(settings, Cursor::restore(known.floor, chunks)),
+            engine: Engine::new(settings, cursor),
             incarnation: known.incarnation,
             epoch,
-            source: Source::new(topic.clone()),
+            source,
             read_at: Duration::ZERO,
+            closed_at: None,
             consumers: BTreeMap::new(),
             dead_letters: DeadLetters::new(topic.clone(), key.subscription.clone()),
             commands,
@@ -119,11 +132,16 @@ impl Task {
         loop {
             self.settle_what_is_gone();
             self.hand_out().await;
-            self.is_changed.store(self.engine.cursor().is_changed(), Ordering::Relaxed);
+            self.is_changed.store(self.has_changes(), Ordering::Relaxed);
             if let Next::End = self.wait().await {
                 return;
             }
         }
+    }
+
+    /// Whether there is something to save.
+    fn has_changes(&self) -> bool {
+        self.promise == Promise::AtLeastOnce && self.engine.cursor().is_changed()
     }
 
     /// Waits for whatever comes first, and tells the engine.
@@ -163,7 +181,7 @@ impl Task {
     fn end_if_idle(&mut self) -> Next {
         let is_idle = self.consumers.is_empty()
             && self.now() >= self.idle_since + LINGER
-            && !self.engine.cursor().is_changed()
+            && !self.has_changes()
             && !self.is_saving
             && self.dead_letters.is_empty();
         let subscriptions = &self.topic.broker.inner.subscriptions;
@@ -290,6 +308,7 @@ impl Task {
         let filters = filters.iter().map(|filter| Filter::new(filter)).collect();
         self.engine.join(Joining { id, name: name.as_str(), credit, filters });
         self.consumers.insert(id, Attached { name, outbox });
+        self.source.set_open(true);
         Ok(())
     }
 
@@ -298,6 +317,7 @@ impl Task {
         attached.outbox.end(reason);
         self.engine.leave(id);
         self.topic.broker.inner.subscriptions.depart(&self.key, &attached.name, id);
+        self.source.set_open(!self.consumers.is_empty());
         self.idle_since = self.now();
     }
 
@@ -327,7 +347,13 @@ impl Task {
         match found {
             Ok(Found::Batch(kept)) => self.offer(kept),
             Ok(Found::Missing(range, why)) => self.missing(range, why),
-            Ok(Found::Closed) => {}
+            Ok(Found::Closed) => {
+                // It is opened anew at once. One that is closed again takes no messages: its topic is damaged.
+                let next = Some(self.engine.next_offset());
+                if std::mem::replace(&mut self.closed_at, next) == next {
+                    self.read_at = self.now() + READ_RETRY;
+                }
+            }
             Err(error) if error.kind() == ErrorKind::NotFound => return self.end(&error),
             Err(error) => {
                 self.cannot_read(&error);
@@ -383,6 +409,9 @@ impl Task {
     }
 
     fn collect(&mut self) -> Option<SaveCursor> {
+        if !self.has_changes() {
+            return None;
+        }
         self.take_epoch();
         let changes = self.engine.take_changes()?;
         self.is_saving = true;
@@ -398,9 +427,6 @@ impl Task {
 
     fn describe(&self) -> SubscriptionDescription {
         let cursor = self.engine.cursor();
-        let end = self.source.log_end().unwrap_or(cursor.floor()).max(cursor.floor());
-        let settled: Vec<_> = cursor.settled().collect();
-        let above: u64 = settled.iter().map(|range| range.start.distance(range.end)).sum();
         let of = |(id, attached): (&ConsumerId, &Attached)| {
             (attached.name.clone(), self.engine.in_flight_at(*id))
         };
@@ -410,8 +436,9 @@ impl Task {
             policy: self.policy.clone(),
             max_unacked_messages: self.engine.max_unacked_messages(),
             floor: cursor.floor(),
-            settled,
-            lag: cursor.floor().distance(end).saturating_sub(above),
+            settled: cursor.settled().collect(),
+            lag: 0,
+            dropped: self.source.dropped(),
             in_flight: self.engine.in_flight(),
             blocked: self.engine.blocked().collect(),
             consumers: self.consumers.iter().map(of).collect(),

@@ -70,7 +70,7 @@ fn levels_that_this_build_lacks_are_refused() {
     for words in [
         &["topic", "create", "/default/a", "--durability", "cold"][..],
         &["produce", "/default/a", "--durability", "warm"],
-        &["topic", "create", "/default/a", "--non-reliable"],
+        &["produce", "/default/n", "--non-reliable"],
     ] {
         let output = cli.run(words);
         assert_eq!((output.code, output.text()), (Some(1), ""), "{words:?}");

@@ -1,5 +1,7 @@
 //! Settings from all their sources.
 
+use danube_model::{Backoff, FailurePolicy, PoisonPolicy};
+
 use super::*;
 
 fn file(text: &str) -> Sources {
@@ -244,6 +246,58 @@ fn what_this_build_lacks_is_refused_by_name() {
         let sources = file(&format!("cluster_name: c\n{text}"));
         refused(&sources, &[&format!("d.yml:2: {expected}, which this build lacks")]);
     }
+}
+
+#[test]
+fn subscriptions_are_as_they_are_said_to_be() {
+    let said = config(
+        "
+dispatch:
+  max_unacked_messages: 10
+  cursor_flush_interval: 200ms
+  failure_policy:
+    max_redelivery_count: 2
+    ack_timeout_ms: 0
+    base_redelivery_delay_ms: 50
+    max_redelivery_delay_ms: 2s
+    backoff_strategy: fixed
+    poison_policy: dead_letter
+    dead_letter_topic: /default/dead
+policies: {max_subscriptions_per_topic: 1, max_consumers_per_topic: 2, max_consumers_per_subscription: 3}
+",
+    );
+    let expected = SubscriptionConfig {
+        max_unacked_messages: 10,
+        cursor_flush_interval: Duration::from_millis(200),
+        failure_policy: FailurePolicy {
+            max_redelivery_count: 2,
+            ack_timeout_ms: 0,
+            base_redelivery_delay_ms: 50,
+            max_redelivery_delay_ms: 2_000,
+            backoff: Backoff::Fixed,
+            poison: PoisonPolicy::DeadLetter("/default/dead".parse().unwrap()),
+        },
+        subscriptions_per_topic_max: 1,
+        consumers_per_topic_max: 2,
+        consumers_per_subscription_max: 3,
+    };
+    assert_eq!(said.subscriptions, expected);
+    assert_eq!(config("").subscriptions, SubscriptionConfig::default());
+    let policy = |policy: &str| {
+        file(&format!("cluster_name: c\ndispatch: {{failure_policy: {{{policy}}}}}"))
+    };
+    refused(
+        &policy("poison_policy: dead_letter"),
+        &[
+            "d.yml:2: `dispatch.failure_policy.poison_policy`: `dead_letter` needs a `dispatch.failure_policy.dead_letter_topic`",
+        ],
+    );
+    refused(
+        &policy("dead_letter_topic: dead"),
+        &[
+            "d.yml:2: `dispatch.failure_policy.dead_letter_topic`: invalid topic name \"dead\": expected /namespace/topic",
+        ],
+    );
 }
 
 #[test]

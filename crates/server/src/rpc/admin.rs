@@ -235,6 +235,7 @@ fn partitioned(listed: &Listed, partitions: &[TopicName]) -> wire::TopicDescript
 fn described(topic: Description) -> wire::TopicDescription {
     let (start, end) = (topic.start.get(), topic.durable_end.get());
     let producers = topic.producers.into_iter();
+    let (reliability, durability) = delivery(topic.delivery);
     let state = if topic.blocked.is_some() { "waiting" } else { "serving" };
     wire::TopicDescription {
         topic: topic.name.to_string(),
@@ -242,8 +243,8 @@ fn described(topic: Description) -> wire::TopicDescription {
         owner: owner(topic.owner),
         epoch: topic.epoch.get(),
         settings: Some(wire::TopicSettings {
-            reliability: convert::wire_reliability(Some(Reliability::Reliable)),
-            durability: convert::wire_durability(Some(topic.durability)),
+            reliability: convert::wire_reliability(Some(reliability)),
+            durability: convert::wire_durability(durability),
             retention_time_ms: topic.settings.retention_ms,
             retention_bytes: topic.settings.retention_bytes,
             max_message_bytes: topic.settings.message_bytes_max,

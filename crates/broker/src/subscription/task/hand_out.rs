@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use danube_dispatch::{Action, Delivery};
+use danube_dispatch::{Action, Delivery, Promise};
 use danube_model::{Offset, PoisonPolicy, Record, SubscriptionType, caps, message};
 
 use super::{READ_RETRY, Task};
@@ -40,6 +40,10 @@ impl Task {
     pub(super) fn offer(&mut self, kept: Kept) {
         let range = kept.range();
         let batch = &kept.batch;
+        if self.promise == Promise::AtMostOnce && self.engine.next_offset() < range.start {
+            // What comes between did not fit into the buffer.
+            self.engine.missing(self.engine.next_offset()..range.start);
+        }
         if self.kind != SubscriptionType::KeyShared && batch.record_count() == batch.offset_span() {
             self.engine.offer(range);
         } else {

@@ -176,3 +176,39 @@ fn consumers_are_told_why_nothing_more_comes() {
         assert_eq!(consumer.next().await.unwrap_err().kind(), ErrorKind::NotFound);
     });
 }
+
+#[test]
+fn a_non_reliable_topic_reaches_those_who_listen() {
+    sim::run(28, |world| async move {
+        let broker = open(&world.machine("broker").env()).await;
+        let delivery = Some(Delivery::NonReliable);
+        broker.create_topic(NewTopic { delivery, ..new_topic("/default/n") }).await.unwrap();
+        let topic = broker.topic(&name("/default/n")).unwrap();
+        let mut one = attach(&topic, "a", Shared).await;
+        let other = Subscribe { subscription: sub("u"), ..subscribe("a", KeyShared) };
+        let other = topic.subscribe(other).await.unwrap();
+        let mut other =
+            Attached::new(broker.attach_consumer(other, Window::Unlimited).await.unwrap());
+        for value in 0..100 {
+            topic.publish(&batch(&value.to_string())).unwrap();
+        }
+        assert_eq!(one.offsets(100).await, (0..100).collect::<Vec<_>>());
+        assert_eq!(other.offsets(100).await, (0..100).collect::<Vec<_>>());
+        one.acknowledge(3).await;
+        drop(one);
+        world.sleep(Duration::from_secs(1)).await;
+        for value in 100..103 {
+            topic.publish(&batch(&value.to_string())).unwrap();
+        }
+        let mut back = attach(&topic, "a", Shared).await;
+        topic.publish(&batch("103")).unwrap();
+        assert_eq!(back.next().await.unwrap().value, "103");
+        // Nobody takes what comes now: what finds no room is dropped.
+        for value in 0..5_000 {
+            topic.publish(&batch(&format!("{value}{}", "x".repeat(1000)))).unwrap();
+        }
+        let description = describe(&topic).await;
+        assert!(description.dropped > 3_000, "{description:?}");
+        assert_eq!(topic.append(batch("no")).await.unwrap_err().kind(), ErrorKind::Invalid);
+    });
+}

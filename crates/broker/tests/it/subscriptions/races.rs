@@ -172,3 +172,32 @@ fn twenty_crashes_lose_no_message_and_no_old_acknowledgement() {
         }
     });
 }
+
+/// A log that is closed and opened anew under its consumers goes on being delivered, and its cursor being saved.
+#[test]
+fn a_subscription_outlives_the_opening_of_its_log() {
+    sim::run(42, |world| async move {
+        let machine = world.machine("broker");
+        let broker = open(&machine.env()).await;
+        broker.create_topic(new_topic("/default/t")).await.unwrap();
+        let topic = broker.topic(&name("/default/t")).unwrap();
+        let mut consumer = attach(&topic, "a", Exclusive).await;
+        let id = consumer.consumer.id();
+        for (value, level) in [Durability::PageCache, Durability::Disk].into_iter().enumerate() {
+            let value = value as u64;
+            publish(&topic, value..value + 1).await;
+            assert_eq!(consumer.next().await.unwrap().offset, value);
+            consumer.acknowledge(value).await;
+            let change = TopicChange { durability: Some(level), ..Default::default() };
+            broker.update_topic(&name("/default/t"), change).await.unwrap();
+        }
+        publish(&topic, 2..3).await;
+        let limit = Duration::from_secs(2);
+        let next = within(&world, limit, consumer.next()).await.expect("it comes");
+        assert_eq!(next.unwrap().offset, 2);
+        broker.close().await.unwrap();
+        let broker = open(&machine.restart().await).await;
+        let consumer = broker.attach_consumer(id, Window::Unlimited).await.unwrap();
+        assert_eq!(Attached::new(consumer).next().await.unwrap().offset, 2);
+    });
+}

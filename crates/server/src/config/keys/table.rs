@@ -13,12 +13,11 @@ use crate::config::value::Plain::Bytes;
 
 const PORT: Kind = Number(0, 65_535);
 const COUNT: Kind = Number(0, u64::MAX);
-const MILLISECONDS: Kind = Time(Some("ms"), Duration::from_millis(1));
+const MILLISECONDS: Kind = Time(Some("ms"), Duration::ZERO);
 const SECONDS: Kind = Time(Some("s"), Duration::from_millis(1));
 const PERIOD: Kind = Time(Option::None, Duration::from_millis(1));
 
 const CLUSTER: Support = Idle("clustering");
-const SUBSCRIPTIONS: Support = Idle("subscriptions");
 const AUTHENTICATION: Support = Idle("authentication");
 
 /// What comes before `storage` in the reference.
@@ -194,64 +193,55 @@ pub(super) const AFTER_STORAGE: &[Key] = &[
         Number(1, 1_000_000),
         Value("1000"),
         "Messages of a subscription that may be delivered and not acknowledged.",
-    )
-    .support(SUBSCRIPTIONS),
+    ),
     Key::new(
         "dispatch.cursor_flush_interval",
         PERIOD,
         Value("1s"),
         "How often the cursors of subscriptions are saved.",
-    )
-    .support(SUBSCRIPTIONS),
+    ),
     Key::new(
         "dispatch.failure_policy.max_redelivery_count",
         Number(0, u32::MAX as u64),
         Value("5"),
         "How often a message is delivered again before it counts as poison.",
-    )
-    .support(SUBSCRIPTIONS),
+    ),
     Key::new(
         "dispatch.failure_policy.ack_timeout_ms",
         MILLISECONDS,
         Value("30s"),
-        "A message that is not acknowledged within this time is delivered again.",
-    )
-    .support(SUBSCRIPTIONS),
+        "A message that is not acknowledged within this time is delivered again. 0: it may take for ever.",
+    ),
     Key::new(
         "dispatch.failure_policy.base_redelivery_delay_ms",
         MILLISECONDS,
         Value("1s"),
         "Delay of the first redelivery after a refusal.",
-    )
-    .support(SUBSCRIPTIONS),
+    ),
     Key::new(
         "dispatch.failure_policy.max_redelivery_delay_ms",
         MILLISECONDS,
         Value("1m"),
         "Delay of a redelivery at most.",
-    )
-    .support(SUBSCRIPTIONS),
+    ),
     Key::new(
         "dispatch.failure_policy.backoff_strategy",
         Choice(&["fixed", "exponential"]),
         Value("exponential"),
         "How the delay grows.",
-    )
-    .support(SUBSCRIPTIONS),
+    ),
     Key::new(
         "dispatch.failure_policy.poison_policy",
         Choice(&["block", "drop", "dead_letter"]),
         Value("block"),
         "What becomes of poison.",
-    )
-    .support(SUBSCRIPTIONS),
+    ),
     Key::new(
         "dispatch.failure_policy.dead_letter_topic",
         Text,
         None("none"),
         "Where `dead_letter` puts it.",
-    )
-    .support(SUBSCRIPTIONS),
+    ),
     Key::new(
         "policies.max_producers_per_topic",
         COUNT,
@@ -263,22 +253,19 @@ pub(super) const AFTER_STORAGE: &[Key] = &[
         COUNT,
         Value("0"),
         "Subscriptions of a topic at most. 0: no limit.",
-    )
-    .support(SUBSCRIPTIONS),
+    ),
     Key::new(
         "policies.max_consumers_per_topic",
         COUNT,
         Value("0"),
         "Consumers of a topic at most. 0: no limit.",
-    )
-    .support(SUBSCRIPTIONS),
+    ),
     Key::new(
         "policies.max_consumers_per_subscription",
         COUNT,
         Value("0"),
         "Consumers of a subscription at most. 0: no limit.",
-    )
-    .support(SUBSCRIPTIONS),
+    ),
     Key::new(
         "policies.max_publish_rate",
         COUNT,
@@ -292,7 +279,7 @@ pub(super) const AFTER_STORAGE: &[Key] = &[
         Value("0"),
         "Messages per second out of a subscription at most. 0: no limit.",
     )
-    .support(SUBSCRIPTIONS),
+    .support(Only(&["0"], "limits on rates")),
     Key::new(
         "policies.max_message_size",
         Size(Bytes, 0, danube_model::caps::MESSAGE_BYTES_MAX as u64),
