@@ -21,10 +21,23 @@ pub fn danube() -> PathBuf {
     path
 }
 
-/// A test runs from `target/<profile>/deps`, other programs from `target/<profile>`.
 fn built() -> PathBuf {
+    target().join("release").join("danube")
+}
+
+/// Names the directory of the programs in `tests/peers`; `cargo xtask test` sets it.
+pub const PEERS_VARIABLE: &str = "DANUBE_PEERS";
+
+/// Where the programs in `tests/peers` are built: what [`PEERS_VARIABLE`] names, or beside the running program.
+#[must_use]
+pub fn peers() -> PathBuf {
+    std::env::var_os(PEERS_VARIABLE).map_or_else(|| target().join("peers"), PathBuf::from)
+}
+
+/// A test runs from `target/<profile>/deps`, other programs from `target/<profile>`.
+fn target() -> PathBuf {
     let program = std::env::current_exe().expect("the system knows what it runs");
     let in_deps = program.parent().is_some_and(|dir| dir.ends_with("deps"));
     let target = program.ancestors().nth(if in_deps { 3 } else { 2 });
-    target.expect("it lies in a target directory").join("release").join("danube")
+    target.expect("it lies in a target directory").to_owned()
 }

@@ -1,6 +1,6 @@
 //! Running `danube` commands: arguments and input in, exit code and both outputs back.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::io::{Read, Write};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -11,12 +11,15 @@ use serde_json::Value;
 
 use crate::binary;
 use crate::broker::Broker;
+use crate::peer::Peer;
 use crate::wait::try_within;
 
 /// The command line of one broker.
 #[derive(Clone, Debug)]
 pub struct Cli {
     binary: PathBuf,
+    /// Arguments before all others.
+    leading: Vec<OsString>,
     url: Option<String>,
     limit: Duration,
 }
@@ -42,7 +45,15 @@ impl Cli {
     /// For commands that need no broker.
     #[must_use]
     pub fn offline() -> Self {
-        Self { binary: binary::danube(), url: None, limit: Duration::from_secs(60) }
+        let (binary, leading) = (binary::danube(), Vec::new());
+        Self { binary, leading, url: None, limit: Duration::from_secs(60) }
+    }
+
+    /// Of a program on a published client, which takes its commands in the same way.
+    #[must_use]
+    pub fn of_peer(peer: Peer, broker: &Broker) -> Self {
+        let (binary, leading) = peer.program();
+        Self { binary, leading, url: Some(broker.url()), limit: Duration::from_secs(60) }
     }
 
     /// Lets commands run at most this long; 60 s otherwise.
@@ -98,7 +109,7 @@ impl Cli {
     /// A command with pipes for its input and outputs, not started yet.
     pub fn command<A: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = A>) -> Command {
         let mut command = Command::new(&self.binary);
-        command.args(arguments).env("NO_COLOR", "1");
+        command.args(&self.leading).args(arguments).env("NO_COLOR", "1");
         if let Some(url) = &self.url {
             command.env("DANUBE_URL", url);
         }
@@ -174,6 +185,7 @@ mod tests {
     fn cli(program: &str) -> Cli {
         Cli {
             binary: program.into(),
+            leading: Vec::new(),
             url: Some("http://x".to_owned()),
             limit: Duration::from_secs(60),
         }

@@ -4,7 +4,7 @@
 //! [`checker::History`], and lets [`checker::check`] say whether the promises of `docs/guarantees.md` were kept.
 //! Whatever goes wrong in the harness itself is a panic that says what was being done and what the processes said.
 //!
-//! Reading order: [`broker`], [`cli`], [`produce`], [`native`], [`load`], [`volume`], then [`checker`], and [`scenario`]: what is
+//! Reading order: [`broker`], [`cli`], [`produce`], [`native`], [`peer`], [`load`], [`volume`], then [`checker`], and [`scenario`]: what is
 //! done to brokers, short in `tests/it` and long in the program `soak`. Apart from those, [`figures`] with [`echo`]: how fast it is.
 
 pub mod binary;
@@ -17,6 +17,7 @@ pub mod files;
 pub mod load;
 pub mod measured;
 pub mod native;
+pub mod peer;
 pub mod produce;
 pub mod scenario;
 pub mod volume;
@@ -29,5 +30,6 @@ pub use danube_env::sim::Generator;
 pub use load::Load;
 pub use measured::Measured;
 pub use native::Native;
+pub use peer::Peer;
 pub use volume::Volume;
 pub use wait::within;

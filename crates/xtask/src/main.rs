@@ -1,13 +1,14 @@
-//! The project's own commands: `cargo xtask check`, `test`, `fix`, `sim`, `soak`.
+//! The project's own commands: `cargo xtask check`, `test`, `peers`, `fix`, `sim`, `soak`.
 //!
 //! `check` says yes or no to a change within minutes, starts no servers and never writes to the tree; `test` is
 //! `check` and then every test there is. Reading order: [`check`], [`tidy`] with the rules that no other tool
-//! knows, [`testing`] with [`needs`] and [`libtest`], and [`run`], which all of them use to run other programs.
+//! knows, [`testing`] with [`needs`], [`peers`] and [`libtest`], and [`run`], which all of them use to run other programs.
 
 mod check;
 mod console;
 mod libtest;
 mod needs;
+mod peers;
 mod programs;
 mod run;
 mod testing;
@@ -24,6 +25,7 @@ cargo xtask test            everything: check, then all tests; ends with `N pass
   check                     format, lints, tidy, documentation; minutes, no servers, writes nothing
   tidy                      the part of check that takes seconds
   test                      check, install what the tests need, build the release binary, run all tests
+  peers                     build the programs on existing clients that tests run
   fix                       format, and apply what clippy can mend by itself
   sim --seeds N [--layer log|broker] [--seed S] [--start S] [--mutant NAME] [--jobs N]
                             run the simulator over seeds
@@ -40,7 +42,7 @@ fn main() -> ExitCode {
         console::line(HELP.trim_end());
         return ExitCode::SUCCESS;
     }
-    if !rest.is_empty() && matches!(command.as_str(), "check" | "test" | "fix") {
+    if !rest.is_empty() && matches!(command.as_str(), "check" | "test" | "peers" | "fix") {
         return misuse(&format!("`{command}` takes no arguments, got `{}`", rest.join(" ")));
     }
     let workspace = match Workspace::open() {
@@ -54,6 +56,7 @@ fn main() -> ExitCode {
         "check" => check::command(&workspace),
         "tidy" => check::tidy_command(&workspace),
         "test" => testing::command(&workspace),
+        "peers" => programs::peers(&workspace),
         "fix" => programs::fix(&workspace),
         "sim" => programs::sim(&workspace, rest),
         "soak" => programs::soak(&workspace, rest),

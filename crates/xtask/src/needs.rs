@@ -15,12 +15,16 @@ struct Need {
 }
 
 /// Everything that is not in a Rust toolchain or a minimal Debian.
-const NEEDS: [Need; 4] = [
+const NEEDS: [Need; 6] = [
     Need { program: "strace", package: "strace", purpose: "failing system calls" },
     Need { program: "mkfs.ext4", package: "e2fsprogs", purpose: "power cuts on ext4" },
     Need { program: "mkfs.xfs", package: "xfsprogs", purpose: "power cuts on XFS" },
     Need { program: "losetup", package: "mount", purpose: "file systems in a file" },
+    Need { program: "protoc", package: "protobuf-compiler", purpose: "the existing Rust client" },
+    Need { program: PYTHON, package: "python3-venv", purpose: "the existing Python client" },
 ];
+
+const PYTHON: &str = "python3";
 
 /// Installs what is missing. Fails, with the command to run, where that needs rights this user lacks.
 pub(crate) fn install() -> Result<(), String> {
@@ -29,7 +33,8 @@ pub(crate) fn install() -> Result<(), String> {
     let directories: Vec<PathBuf> =
         std::env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]).collect();
     let missing = missing(&NEEDS, |program| {
-        directories.iter().any(|directory| directory.join(program).exists())
+        let is_there = directories.iter().any(|directory| directory.join(program).exists());
+        is_there && (program != PYTHON || makes_environments())
     });
     if missing.is_empty() {
         return Ok(());
@@ -49,6 +54,12 @@ pub(crate) fn install() -> Result<(), String> {
 
 fn missing(needs: &[Need], is_there: impl Fn(&str) -> bool) -> Vec<&Need> {
     needs.iter().filter(|need| !is_there(need.program)).collect()
+}
+
+/// Debian has Python without what makes virtual environments.
+fn makes_environments() -> bool {
+    let output = Command::new(PYTHON).args(["-c", "import ensurepip, venv"]).output();
+    output.is_ok_and(|output| output.status.success())
 }
 
 fn apt(arguments: &[&str]) -> Command {

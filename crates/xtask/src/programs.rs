@@ -2,8 +2,8 @@
 
 use std::process::{Command, ExitCode};
 
-use crate::console;
 use crate::workspace::Workspace;
+use crate::{console, needs, peers};
 
 /// Formats, and lets clippy mend what it can. The only command that writes to the tree.
 pub(crate) fn fix(workspace: &Workspace) -> ExitCode {
@@ -13,6 +13,20 @@ pub(crate) fn fix(workspace: &Workspace) -> ExitCode {
         return mended;
     }
     status(workspace.cargo("fmt").arg("--all"))
+}
+
+/// Builds the programs on existing clients.
+pub(crate) fn peers(workspace: &Workspace) -> ExitCode {
+    match needs::install().and_then(|()| peers::build(workspace)) {
+        Ok(built) => {
+            console::line(&built.display().to_string());
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            console::problem(&error);
+            ExitCode::FAILURE
+        }
+    }
 }
 
 /// Runs the simulator; its arguments are its own.

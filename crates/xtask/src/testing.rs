@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use crate::libtest::Suites;
 use crate::run::{Tally, stream};
 use crate::workspace::Workspace;
-use crate::{check, console, needs, run};
+use crate::{check, console, needs, peers, run};
 
 /// Runs everything. The last line is `N passed, N failed`; it fails if anything failed or no test ran.
 pub(crate) fn command(workspace: &Workspace) -> ExitCode {
@@ -14,8 +14,9 @@ pub(crate) fn command(workspace: &Workspace) -> ExitCode {
     check::steps(workspace, &mut tally);
     tally.prepare("needs", needs::install);
     let binary = tally.prepare("build", || build(workspace)).flatten();
+    let peers = tally.prepare("peers", || peers::build(workspace));
     console::line("==> tests");
-    match tests(workspace, binary) {
+    match tests(workspace, binary, peers) {
         Ok(suites) => {
             suites.count(&mut tally);
             console::line("");
@@ -38,11 +39,18 @@ fn build(workspace: &Workspace) -> Result<Option<PathBuf>, String> {
 }
 
 /// Runs the tests of all crates. Failed tests are no error here: they are in the suites.
-fn tests(workspace: &Workspace, binary: Option<PathBuf>) -> Result<Suites, String> {
+fn tests(
+    workspace: &Workspace,
+    binary: Option<PathBuf>,
+    peers: Option<PathBuf>,
+) -> Result<Suites, String> {
     let mut command = workspace.cargo("test");
     command.args(["--workspace", "--no-fail-fast"]).env("CARGO_TERM_COLOR", "never");
     if let Some(binary) = binary {
         command.env("DANUBE_BIN", binary);
+    }
+    if let Some(peers) = peers {
+        command.env("DANUBE_PEERS", peers);
     }
     let mut suites = Suites::default();
     let success = stream(&mut command, |line| suites.line(line))?;

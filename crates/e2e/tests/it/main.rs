@@ -7,6 +7,7 @@ mod damage;
 mod disk;
 mod kills;
 mod lines;
+mod peers;
 mod ports;
 mod start;
 
