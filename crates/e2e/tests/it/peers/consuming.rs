@@ -182,6 +182,25 @@ fn what_existing_consumers_give_back_comes_again() {
     broker.stop();
 }
 
+#[test]
+fn non_reliable_topics_pass_on_between_existing_clients() {
+    let _guard = beside_others();
+    let mut broker = Broker::start(Options::default());
+    for peer in Peer::ALL {
+        let topic = format!("/default/{peer:?}");
+        create(&broker, &topic, &["--non-reliable"]);
+        let mut consumer = consumer(peer, &broker, &topic, &["--count", "10000"]);
+        let produce = ["produce", &topic, "--non-reliable", "--count", "5", "--keys", "2"];
+        // What is sent before the client asks for its stream is for nobody.
+        let line = within(LIMIT, "message", || {
+            drop(Cli::of_peer(peer, &broker).run(produce).success());
+            consumer.printed()
+        });
+        assert_eq!(parsed(&line)["offset"], 0, "clients take that as not reliable");
+    }
+    broker.stop();
+}
+
 /// Nobody touches the application: it goes on by itself, and misses nothing.
 fn goes_on(down: impl Fn(&mut Broker)) {
     let _guard = beside_others();

@@ -112,9 +112,10 @@ impl ConsumerRpc {
                 false => status::unknown_consumer(id),
             });
         };
+        let failed = |error: Error| status::consuming(&error);
+        let topic = self.broker.topic(&registration.topic).map_err(failed)?;
         let attached = self.broker.attach_consumer(consumer, Window::Unlimited).await;
-        let attached = attached.map_err(|error| status::consuming(&error))?;
-        Ok(receive::messages(registration.topic, attached, &self.sessions))
+        Ok(receive::messages(&topic, attached.map_err(failed)?, &self.sessions))
     }
 
     fn message(&self, id: Option<MsgId>, subscription: &str) -> Result<Settled, Status> {

@@ -43,7 +43,9 @@ impl ProducerService for ProducerRpc {
         let expected = Expected { reliability, durability: None };
         let topic = topics::for_producer(&self.broker, &topic, Some(expected)).await;
         let topic = topic.map_err(|error| status::registering(&error))?;
-        topic.open().await.map_err(|error| status::registering(&error))?;
+        if topic.is_reliable() {
+            topic.open().await.map_err(|error| status::registering(&error))?;
+        }
         let producer_id = self.producers.register(topic, &name)?;
         Ok(Response::new(ProducerResponse { request_id, producer_id, producer_name: name }))
     }
@@ -68,7 +70,11 @@ impl ProducerService for ProducerRpc {
         }
         let limits = BatchLimits::for_message_bytes(topic.message_bytes_max() as usize);
         let batch = batch(&message, limits).map_err(|error| status::invalid_value(&error))?;
-        if let Err(error) = topic.append(batch).await {
+        let stored = match producer.is_reliable {
+            true => topic.append(batch).await.map(drop),
+            false => topic.publish(&batch),
+        };
+        if let Err(error) = stored {
             if error.kind() == ErrorKind::NotFound {
                 self.producers.forget(producer_id);
             }

@@ -32,6 +32,7 @@ struct Registered {
 /// One of them.
 pub(crate) struct Producer {
     pub(crate) topic: Topic,
+    pub(crate) is_reliable: bool,
     name: String,
     /// Whether it was heard of since the last look.
     is_alive: AtomicBool,
@@ -61,8 +62,13 @@ impl Producers {
         let random = || self.env.random.next_u64() >> 1;
         let is_free = |id: &u64| *id > 0 && !registered.by_id.contains_key(id);
         let id = std::iter::repeat_with(random).find(is_free).expect("there is no end of them");
-        let is_alive = AtomicBool::new(true);
-        let producer = Producer { topic, name: name.to_owned(), is_alive, _attached: attached };
+        let producer = Producer {
+            is_reliable: topic.is_reliable(),
+            topic,
+            name: name.to_owned(),
+            is_alive: AtomicBool::new(true),
+            _attached: attached,
+        };
         registered.by_id.insert(id, Arc::new(producer));
         registered.by_name.insert(key, id);
         Ok(id)

@@ -2,7 +2,7 @@
 
 use std::pin::Pin;
 
-use danube_broker::{Consumer, Delivered, Settle};
+use danube_broker::{Consumer, Delivered, Settle, Topic};
 use danube_model::{Message, Offset, Record, TopicName};
 use danube_proto::danube::{StreamMessage, delivered, encoded_bytes};
 use futures_util::{Stream, StreamExt, stream};
@@ -18,10 +18,11 @@ use crate::sessions::{Sessions, Stopping};
 pub(crate) type Messages = Pin<Box<dyn Stream<Item = Result<StreamMessage, Status>> + Send>>;
 
 /// The stream of a consumer. It never just ends: clients would give up, or ask again without a pause.
-pub(crate) fn messages(topic: TopicName, consumer: Consumer, sessions: &Sessions) -> Messages {
+pub(crate) fn messages(topic: &Topic, consumer: Consumer, sessions: &Sessions) -> Messages {
     let (sender, messages) = mpsc::channel(caps::DELIVERIES_WAITING_MAX);
     let (ended, end) = oneshot::channel();
-    let receiving = Receiving { topic, consumer, messages: sender };
+    let (is_reliable, topic) = (topic.is_reliable(), topic.name().clone());
+    let receiving = Receiving { topic, is_reliable, consumer, messages: sender };
     let receiving = receiving.run(sessions.stopping());
     sessions.spawn("receive", async {
         // The client may be gone.
@@ -33,6 +34,7 @@ pub(crate) fn messages(topic: TopicName, consumer: Consumer, sessions: &Sessions
 
 struct Receiving {
     topic: TopicName,
+    is_reliable: bool,
     consumer: Consumer,
     messages: mpsc::Sender<StreamMessage>,
 }
@@ -93,6 +95,8 @@ impl Receiving {
     /// A record as a message, or why its client could not take it.
     fn message(&self, offset: Offset, record: &Record) -> Result<StreamMessage, String> {
         let message = Message::from_record(record).map_err(|error| error.to_string())?;
+        // Clients tell by the offset whether a topic is reliable.
+        let offset = if self.is_reliable { offset } else { Offset::ZERO };
         let message = delivered(&self.topic, offset, message);
         let (bytes, limit) = (encoded_bytes(&message), caps::DELIVERED_BYTES_MAX);
         if bytes > limit {

@@ -8,13 +8,13 @@ use danube_proto::danube::consumer_request::SubscriptionType;
 use danube_proto::danube::health_check_request::ClientType;
 use danube_proto::danube::health_check_response::ClientStatus;
 use danube_proto::danube::{
-    AckRequest, ConsumerRequest, HealthCheckRequest, MsgId, NackRequest, ReceiveRequest,
-    StreamMessage,
+    AckRequest, ConsumerRequest, HealthCheckRequest, MsgId, NackRequest, ProducerRequest,
+    ReceiveRequest, StreamMessage,
 };
 use tonic::{Code, Status, Streaming};
 
 use super::registering::bad_topics;
-use super::{Peer, message, refused};
+use super::{Peer, message, refused, registration};
 use crate::fixture::{Directory, TOPIC, client, message as native_message};
 
 /// Of the consumer `c` of the exclusive subscription `s`.
@@ -300,6 +300,27 @@ async fn a_consumer_gets_the_keys_it_wants_and_nothing_it_could_not_take() {
         let found = next(&mut stream).await;
         assert_eq!(found.routing_key.as_deref(), Some(expected));
         peer.ack(found.msg_id, "s").await.unwrap();
+    }
+    server.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_non_reliable_topic_passes_on_and_keeps_nothing() {
+    let directory = Directory::new();
+    let server = directory.start().await;
+    let peer = Peer::of(&server);
+    let producer = peer.create(ProducerRequest { dispatch_strategy: 0, ..registration(TOPIC) });
+    let producer = producer.await.unwrap();
+    refused(peer.producer(TOPIC).await, Code::FailedPrecondition);
+    peer.send(message(producer, "nobody listens")).await.unwrap();
+    let consumer = peer.subscribe(subscription(TOPIC)).await.unwrap();
+    let mut stream = peer.receive(consumer).await.unwrap();
+    for payload in ["one", "two"] {
+        peer.send(message(producer, payload)).await.unwrap();
+        let found = next(&mut stream).await;
+        assert_eq!(found, message(producer, payload), "clients take offset 0 as not reliable");
+        peer.ack(found.msg_id.clone(), "s").await.unwrap();
+        peer.nack(found.msg_id, "s").await.unwrap();
     }
     server.stop().await.unwrap();
 }
