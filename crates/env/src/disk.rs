@@ -108,4 +108,7 @@ pub trait File: Send + Sync + 'static {
     /// Lets the page cache forget what is clean of this file, and begin to write what is not; only a hint. Makes nothing
     /// durable, and waits for nothing.
     fn forget_cached(&self);
+    /// Begins to send `position..position + len`, which was just written, to the disk, so that the next sync finds less to
+    /// do; only a hint. Makes nothing durable, and waits for nothing; the page cache keeps it.
+    fn write_back(&self, position: u64, len: u64);
 }

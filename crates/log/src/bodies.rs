@@ -28,7 +28,7 @@ use crate::state::LogState;
 const WRITE_FRAMES_MAX: usize = 4096;
 /// Bytes that are written by one call, about.
 const WRITE_BYTES_MAX: u64 = 8 * 1024 * 1024;
-/// A write of so many bytes is sent to the disk at once. Smaller ones share pages with those that follow.
+/// A write of so many bytes is sent to the disk at once, so that a checkpoint finds little to sync. Smaller ones share pages with those that follow.
 const WRITE_BACK_BYTES: u64 = 1024 * 1024;
 /// Up to so many files are synced one by one; more by one sync of the volume.
 const SYNC_FILES_MAX: usize = 16;
@@ -85,9 +85,6 @@ pub(crate) struct Bodies {
     open_files: usize,
     /// Records are dropped instead of written.
     rehearsing: bool,
-    /// What is written goes to the disk soon, so that a checkpoint finds little to sync, and leaves the page cache: recent frames
-    /// are in memory, and who reads older ones reads large pieces. Not in a recovery: a cached page may be the last copy.
-    pub(crate) forgets_written: bool,
     pub(crate) dirty: BTreeSet<(TopicId, Offset)>,
     dirty_dirs: BTreeSet<TopicId>,
     /// There are names of logs to be synced.
@@ -169,7 +166,6 @@ impl Bodies {
             pending_bytes: 0,
             open_files: 0,
             rehearsing: false,
-            forgets_written: false,
             dirty: BTreeSet::new(),
             dirty_dirs: BTreeSet::new(),
             has_new_logs: false,
@@ -277,8 +273,8 @@ impl Bodies {
         if !mutant::looks_written(&**file, &parts, active.position) {
             file.write_at(&parts, active.position).map_err(Error::io("write", &path))?;
         }
-        if self.forgets_written && bytes >= WRITE_BACK_BYTES {
-            file.forget_cached();
+        if bytes >= WRITE_BACK_BYTES {
+            file.write_back(active.position, bytes);
         }
         if let Some(header) = header {
             active.position = HEADER_BYTES;

@@ -127,7 +127,6 @@ impl Filler {
     }
 
     async fn work(&mut self, told: &mut mpsc::Receiver<Fill>) -> Result<()> {
-        self.bodies.forgets_written = true;
         let mut rooms = Vec::new();
         let mut full = self.tell_space();
         let mut checkpoint = None;

@@ -1,6 +1,7 @@
 //! An open file of the real disk.
 
 use std::io::{self, IoSlice, IoSliceMut};
+use std::num::NonZeroU64;
 use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::fs::{Advice, fadvise, fdatasync, fstat, ftruncate};
@@ -79,6 +80,11 @@ impl File for RealFile {
     fn forget_cached(&self) {
         // A hint: nothing to be done about a failure.
         let _ = fadvise(&self.0, 0, None, Advice::DontNeed);
+    }
+
+    fn write_back(&self, position: u64, len: u64) {
+        // The kernel begins to write the range before it lets go of what is clean in it, and of that there is nothing.
+        let _ = fadvise(&self.0, position, NonZeroU64::new(len), Advice::DontNeed);
     }
 }
 

@@ -70,6 +70,8 @@ impl File for MemoryFile {
     }
 
     fn forget_cached(&self) {}
+
+    fn write_back(&self, _position: u64, _len: u64) {}
 }
 
 /// What a frame of a test log is made from.
