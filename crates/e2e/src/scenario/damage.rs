@@ -3,9 +3,9 @@
 //! A broker fills three topics and is stopped or killed. Then one file is damaged and a broker is started on it. Whatever
 //! was damaged, one of two things must happen:
 //!
-//! * It refuses to start, names the file and changes no byte of what it refused.
-//! * It starts. Each topic serves what it was sent, byte by byte, and reports the rest by file and offset; all other topics
-//!   serve everything. When the damage is accepted, it is a gap, and the topic takes writes.
+//! * It refuses to start, names the file and changes no byte of anything.
+//! * It starts. Each topic serves what it was sent, byte by byte, and its log names the rest by file and offset; all other
+//!   topics serve everything. When the damage is accepted, it is a gap, and the topic takes writes.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -22,6 +22,8 @@ use crate::{Generator, Measured, Native, files};
 pub const TOPICS: [&str; 3] = ["/default/one", "/default/two", "/default/three"];
 /// Messages in each.
 const MESSAGES: u64 = 300;
+/// The name of a topic's first segment.
+const FIRST_SEGMENT: &str = "00000000000000000000.seg";
 /// Messages that are sent together.
 const BATCH: usize = 10;
 
@@ -145,21 +147,41 @@ fn random_damage(chance: &Generator, bytes: &[u8]) -> Damage {
 ///
 /// If a promise was broken.
 pub fn damaged(base: &Files, path: &Path, damage: Damage) -> Outcome {
-    let scratch = tempfile::tempdir().expect("temporary directory can be created");
-    let directory = scratch.path().join("data");
     let mut changed = base.clone();
     apply(&mut changed, path, damage);
-    files::put(&directory, &changed);
-    let case = format!("{damage:?} {}", path.display());
+    started(&changed, path, &format!("{damage:?} {}", path.display()))
+}
+
+/// Removes the directory of a topic and starts a broker.
+///
+/// # Panics
+///
+/// If a promise was broken.
+pub fn without_topic(base: &Files, directory: &Path) -> Outcome {
+    let mut changed = base.clone();
+    changed.retain(|path, _| !path.starts_with(directory));
+    started(&changed, &directory.join(FIRST_SEGMENT), &format!("without {}", directory.display()))
+}
+
+/// Starts a broker on files of which the one at `path` is damaged.
+fn started(files: &Files, path: &Path, case: &str) -> Outcome {
+    let scratch = tempfile::tempdir().expect("temporary directory can be created");
+    let directory = scratch.path().join("data");
+    files::put(&directory, files);
     match Broker::try_start(options().data_dir(&directory)) {
         Err(refused) => {
-            assert_refused(&refused, path, &case);
-            // The hot tier may have been recovered by then, when the metadata refuse.
-            let half = path.components().next().expect("a file below the directory");
-            assert_unchanged(&directory, &changed, half.as_ref(), &case);
+            assert_refused(&refused, path, case);
+            assert_unchanged(&directory, files, case);
             Outcome::Refused
         }
-        Ok(broker) => assert_served(broker, path, &case),
+        Ok(broker) => {
+            let is_segment = path.extension().is_some_and(|extension| extension == "seg");
+            if is_segment && !files.contains_key(path) {
+                // Nobody has to read it to learn that it is gone.
+                assert!(says(&broker.log(), path, "offsets "), "{case}\n{}", broker.log());
+            }
+            assert_served(broker, path, case)
+        }
     }
 }
 
@@ -176,14 +198,10 @@ fn apply(files: &mut Files, path: &Path, damage: Damage) {
     }
 }
 
-fn assert_unchanged(directory: &Path, before: &Files, below: &Path, case: &str) {
+fn assert_unchanged(directory: &Path, before: &Files, case: &str) {
     let after = files::all(directory);
     let paths = before.keys().chain(after.keys());
-    // Recovery notes what it is about to look at before it looks (`docs/format.md`, section 7).
-    let note = Path::new("wal/residency");
-    let differs = |path: &&PathBuf| {
-        path.starts_with(below) && *path != note && before.get(*path) != after.get(*path)
-    };
+    let differs = |path: &&PathBuf| before.get(*path) != after.get(*path);
     let changed: Vec<&PathBuf> = paths.filter(differs).collect();
     assert!(changed.is_empty(), "{case}: a refusal changed {changed:?}");
 }
@@ -197,7 +215,7 @@ pub fn assert_refused(refused: &Refused, path: &Path, case: &str) {
     let status = refused.status.unwrap_or_else(|| panic!("{case}: hangs\n{}", refused.log));
     assert_eq!(status.code(), Some(1), "{case}\n{}", refused.log);
     assert!(!refused.log.contains("panicked"), "{case}\n{}", refused.log);
-    assert!(names(&refused.log, path), "{case}: the file is not named\n{}", refused.log);
+    assert!(says(&refused.log, path, ""), "{case}: the file is not named\n{}", refused.log);
 }
 
 fn assert_served(mut broker: Broker, path: &Path, case: &str) -> Outcome {
@@ -205,15 +223,19 @@ fn assert_served(mut broker: Broker, path: &Path, case: &str) -> Outcome {
     let mut outcome = Outcome::Whole;
     for topic in TOPICS {
         let contents = native.read(topic);
-        let missing = missing(&native, topic, &contents, case);
-        // Nobody may know where a log ended although nothing of it is missing.
-        let is_blocked = native.describe(topic).blocked.is_some();
-        if missing > 0 || !contents.damage.is_empty() || is_blocked {
+        let lost_end = lost_end(&broker, &native, topic, path, &contents, case);
+        let missing = missing(topic, &contents, lost_end, case);
+        let log = broker.log();
+        for (range, file) in &contents.damage {
+            let named = Path::new(file);
+            let at =
+                [format!("from: Offset({})", range.start), format!("offsets {} ", range.start)];
+            let is_said = at.iter().any(|at| says(&log, named, at));
+            assert!(is_said, "{case}: {range:?} of {file}\n{log}");
+        }
+        if missing > 0 || !contents.damage.is_empty() || lost_end.is_some() {
             outcome = Outcome::Reported;
-            // In the log where recovery found it, in the answer where reading did.
-            let answers = contents.damage.iter().map(|(_, file)| file.as_str());
-            let said = answers.fold(broker.log(), |log, file| log + file + "\n");
-            assert!(names(&said, path), "{case}: the file is not named\n{said}");
+            assert!(says(&log, path, ""), "{case}: the file is not named\n{log}");
             accept(&native, topic, case);
         }
         let producer = native.producer(topic, Durability::Disk);
@@ -225,8 +247,32 @@ fn assert_served(mut broker: Broker, path: &Path, case: &str) -> Outcome {
     outcome
 }
 
+/// From where on nobody knows what a topic held; `None` if that is known. Only a journal that is damaged leaves that open,
+/// and its log says so with the file and the offset.
+fn lost_end(
+    broker: &Broker,
+    native: &Native,
+    topic: &str,
+    path: &Path,
+    contents: &Contents,
+    case: &str,
+) -> Option<u64> {
+    let blocked = native.describe(topic).blocked?;
+    let damaged = contents.damage.iter().map(|(range, _)| range.end);
+    let served = contents.messages.iter().map(|read| read.offset + 1);
+    let end = damaged.chain(served).max().unwrap_or(0);
+    assert!(path.starts_with("wal/journal"), "{case}: {topic} takes no messages: {blocked}");
+    assert!(
+        blocked.contains(&format!("offset {end} ")),
+        "{case}: {topic} ends at {end}: {blocked}"
+    );
+    let log = broker.log();
+    assert!(says(&log, path, &format!("behind offset {end}")), "{case}: {topic}\n{log}");
+    Some(end)
+}
+
 /// How many messages are missing; all others are as they were sent, and what is missing is reported.
-fn missing(native: &Native, topic: &str, contents: &Contents, case: &str) -> u64 {
+fn missing(topic: &str, contents: &Contents, lost_end: Option<u64>, case: &str) -> u64 {
     for read in &contents.messages {
         let expected = message(topic, read.offset).payload;
         assert_eq!(read.message.payload, expected, "{case}: {topic} {}", read.offset);
@@ -239,14 +285,12 @@ fn missing(native: &Native, topic: &str, contents: &Contents, case: &str) -> u64
             .chain(&contents.gaps)
             .any(|range| range.contains(&offset))
     };
-    // Nobody knows how far a lost end reached: then the topic says so, and takes no writes.
-    let lost_behind = native.describe(topic).blocked.map(|_| contents.messages.len() as u64);
     let served =
         |offset| contents.messages.binary_search_by_key(&offset, |read| read.offset).is_ok();
     let missing: Vec<u64> = (0..MESSAGES).filter(|offset| !served(*offset)).collect();
     let silent: Vec<&u64> = missing
         .iter()
-        .filter(|offset| !reported(**offset) && lost_behind.is_none_or(|end| **offset < end))
+        .filter(|offset| !reported(**offset) && lost_end.is_none_or(|end| **offset < end))
         .collect();
     assert!(silent.is_empty(), "{case}: {topic} lacks {silent:?} in silence; {contents:?}");
     missing.len() as u64
@@ -263,13 +307,15 @@ fn accept(native: &Native, topic: &str, case: &str) {
         "{case}: {topic} after {repaired:?}: {:?}",
         contents.damage
     );
-    missing(native, topic, &contents, case);
+    missing(topic, &contents, None, case);
 }
 
-/// Whether a log names a file; one that is missing may be named by its directory.
-fn names(log: &str, path: &Path) -> bool {
-    let mut names = path.file_name().into_iter().chain(path.parent().and_then(Path::file_name));
-    names.any(|name| log.contains(&*name.to_string_lossy()))
+/// Whether a line of a log names a file and says something else. A file that is missing may be named by its directory.
+fn says(log: &str, path: &Path, what: &str) -> bool {
+    let names = path.file_name().into_iter().chain(path.parent().and_then(Path::file_name));
+    let names: Vec<_> = names.map(|name| name.to_string_lossy().into_owned()).collect();
+    let names_it = |line: &str| names.iter().any(|name| line.contains(name.as_str()));
+    log.lines().any(|line| names_it(line) && line.contains(what))
 }
 
 /// Where the version of a format stands, for [`newer`].
@@ -307,15 +353,15 @@ pub fn newer(path: &Path, bytes: &[u8]) -> Option<Vec<u8>> {
     }
 }
 
-/// Raises the version of one file at a time, of those below a directory. Returns which.
+/// Raises the version of one file at a time. Returns which.
 ///
 /// # Panics
 ///
 /// If a broker starts on one, does not name the file and both versions, or changes a byte.
 #[must_use]
-pub fn newer_versions(base: &Files, below: &str) -> Vec<PathBuf> {
+pub fn newer_versions(base: &Files) -> Vec<PathBuf> {
     let mut raised = Vec::new();
-    for (path, bytes) in base.iter().filter(|(path, _)| path.starts_with(below)) {
+    for (path, bytes) in base {
         let Some(newer) = newer(path, bytes) else { continue };
         let scratch = tempfile::tempdir().expect("temporary directory can be created");
         let directory = scratch.path().join("data");
@@ -328,7 +374,7 @@ pub fn newer_versions(base: &Files, below: &str) -> Vec<PathBuf> {
         assert_refused(&refused, path, &case);
         let both = refused.log.contains("version 2") && refused.log.contains('1');
         assert!(both, "{case}: the versions are not named\n{}", refused.log);
-        assert_unchanged(&directory, &changed, Path::new(""), &case);
+        assert_unchanged(&directory, &changed, &case);
         raised.push(path.clone());
     }
     raised

@@ -1,6 +1,6 @@
 //! Damaged, missing and newer files.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use danube_e2e::scenario::damage::{self, Damage, End, Outcome};
 
@@ -14,14 +14,28 @@ fn p6_damage_of_any_kind_is_refused_healed_or_reported() {
 
 /// A server elsewhere started on files that another version had touched, and a stream came up empty.
 #[test]
-fn l03_a_newer_format_of_journal_and_checkpoint_is_refused_and_nothing_is_changed() {
+fn l03_a_newer_format_of_any_file_is_refused_and_nothing_is_changed() {
+    let _guard = beside_others();
+    let mut raised = Vec::new();
+    for end in [End::Stopped, End::Killed] {
+        raised.extend(damage::newer_versions(&damage::filled(end)));
+    }
+    for kind in
+        ["checkpoint.a", "checkpoint.b", "disk", "topic", "vote", ".jnl", ".seg", ".rlog", ".snap"]
+    {
+        let is_kind = |path: &PathBuf| path.to_string_lossy().ends_with(kind);
+        assert!(raised.iter().any(is_kind), "no {kind} among {raised:?}");
+    }
+}
+
+#[test]
+fn d10_a_topic_whose_directory_is_gone_stops_no_start() {
     let _guard = beside_others();
     for end in [End::Stopped, End::Killed] {
         let base = damage::filled(end);
-        // What every start reads. Segments are read when they are needed.
-        for file in ["wal/journal", "wal/checkpoint.a", "wal/checkpoint.b", "wal/disk"] {
-            assert!(!damage::newer_versions(&base, file).is_empty(), "no {file}");
-        }
+        let topic = base.keys().find(|path| path.ends_with("topic")).expect("a topic");
+        let directory = topic.parent().expect("a topic's file is in its directory");
+        assert_eq!(damage::without_topic(&base, directory), Outcome::Reported, "{end:?}");
     }
 }
 
@@ -29,9 +43,8 @@ fn l03_a_newer_format_of_journal_and_checkpoint_is_refused_and_nothing_is_change
 fn d7_a_flipped_payload_in_a_sealed_segment_is_reported() {
     let _guard = beside_others();
     let base = damage::filled(End::Stopped);
-    let is_first = |path: &&std::path::PathBuf| {
-        path.file_name().is_some_and(|name| name == "00000000000000000000.seg")
-    };
+    let is_first =
+        |path: &&PathBuf| path.file_name().is_some_and(|name| name == "00000000000000000000.seg");
     let path = base.keys().find(is_first).expect("a first segment").clone();
     assert_eq!(damage::damaged(&base, &path, Damage::Flipped(30_000)), Outcome::Reported);
     assert_eq!(damage::damaged(&base, &path, Damage::Removed), Outcome::Reported);

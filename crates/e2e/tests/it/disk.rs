@@ -29,12 +29,19 @@ fn d11_l01_a_full_disk_refuses_and_recovers_without_a_restart() {
     files::remove(&ballast);
     confirmed = once_there_is_room(&native, confirmed);
 
-    // Full again, up to the reserve of the broker.
+    // Full again, up to the reserve of the broker, and then to the last byte.
     fill(40 << 20).expect("there is room for the ballast");
     confirmed = until_full(&native, confirmed);
-    broker.kill9();
-    broker.restart();
+    let more = volume.path().join("more");
+    files::write(&more, &vec![1; 64 << 20]).expect_err("the volume has no room for that");
     assert_whole(&native, confirmed);
+    for _ in 0..2 {
+        broker.kill9();
+        broker.restart();
+        assert_whole(&native, confirmed);
+        assert_eq!(until_full(&native, confirmed), confirmed, "there is no room for a message");
+    }
+    files::remove(&more);
     files::remove(&ballast);
     confirmed = once_there_is_room(&native, confirmed);
     broker.stop();
