@@ -337,7 +337,8 @@ impl Bodies {
         let body = self.bodies.get_mut(&topic).expect("the caller found it");
         if body.active.is_none() {
             let path = self.layout.segment(topic, header.first);
-            let file = open_new(&*self.disk, &path)?;
+            let (file, is_dir_new) = open_new(&*self.disk, &path)?;
+            self.has_new_logs |= is_dir_new;
             self.open_files += 1;
             body.active =
                 Some(Active { first: header.first, position: 0, file: Some(file), builder: None });

@@ -22,8 +22,6 @@ use crate::{Generator, Measured, Native, files};
 pub const TOPICS: [&str; 3] = ["/default/one", "/default/two", "/default/three"];
 /// Messages in each.
 const MESSAGES: u64 = 300;
-/// The name of a topic's first segment.
-const FIRST_SEGMENT: &str = "00000000000000000000.seg";
 /// Messages that are sent together.
 const BATCH: usize = 10;
 
@@ -160,7 +158,7 @@ pub fn damaged(base: &Files, path: &Path, damage: Damage) -> Outcome {
 pub fn without_topic(base: &Files, directory: &Path) -> Outcome {
     let mut changed = base.clone();
     changed.retain(|path, _| !path.starts_with(directory));
-    started(&changed, &directory.join(FIRST_SEGMENT), &format!("without {}", directory.display()))
+    started(&changed, directory, &format!("without {}", directory.display()))
 }
 
 /// Starts a broker on files of which the one at `path` is damaged.

@@ -31,21 +31,31 @@ pub(super) fn open_active(disk: &dyn Disk, path: &Path, position: u64) -> Result
 }
 
 /// Opens a segment that begins, without emptying what may be there under its name. That is from before a restart, and nobody
-/// knows whether its name was ever synced: it gets it anew.
-pub(super) fn open_new(disk: &dyn Disk, path: &Path) -> Result<Arc<dyn File>> {
+/// knows whether its name was ever synced: it gets it anew. Whether its directory was made, too.
+pub(super) fn open_new(disk: &dyn Disk, path: &Path) -> Result<(Arc<dyn File>, bool)> {
     let is_restored = restore_name(disk, path).map_err(Error::io("bring back", path))?;
     match disk.open(path, Open::Write) {
-        Err(error) if error.kind() == ErrorKind::NotFound => {
-            disk.open(path, Open::Create).map_err(Error::io("create", path))
-        }
+        Err(error) if error.kind() == ErrorKind::NotFound => create(disk, path),
         Ok(file) => {
             if !is_restored {
                 renew_name(disk, path).map_err(Error::io("name", path))?;
             }
-            Ok(file)
+            Ok((file, false))
         }
-        file => file.map_err(Error::io("open", path)),
+        Err(error) => Err(Error::io("open", path)(error)),
     }
+}
+
+fn create(disk: &dyn Disk, path: &Path) -> Result<(Arc<dyn File>, bool)> {
+    let created = disk.open(path, Open::Create);
+    let dir = path.parent().expect("a segment is in a directory");
+    let is_dir_gone = matches!(&created, Err(error) if error.kind() == ErrorKind::NotFound);
+    if !is_dir_gone {
+        return Ok((created.map_err(Error::io("create", path))?, false));
+    }
+    tracing::error!(path = %dir.display(), "the directory of a topic is missing, it is made anew");
+    disk.create_dir_all(dir).map_err(Error::io("create", dir))?;
+    Ok((disk.open(path, Open::Create).map_err(Error::io("create", path))?, true))
 }
 
 /// The number that ties a segment's trailer to its header: one that producers can't know, and the same each time

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use danube_env::Env;
-use danube_env::sim::{self, Crash, Machine, World};
+use danube_env::sim::{self, Crash, Machine, Survival, World};
 use danube_log::{EndProof, Log, Read, Report, Start, Store};
 use danube_model::Durability;
 
@@ -152,6 +152,20 @@ fn a_directory_that_is_gone_stops_no_start() {
             assert_eq!(appended.base.get(), 61);
         });
     }
+}
+
+#[test]
+fn a_directory_that_is_gone_is_made_from_the_journal() {
+    sim::run(6, |world| async move {
+        let (machine, env) = fill(&world, 5, false).await;
+        env.disk.remove_dir_all(&directory(0)).expect("it is there");
+        let (store, report) = open(&env).await.expect("a start is not refused");
+        assert_eq!(told(&report), [""; 0]);
+        assert_eq!(damage(&open_log(&store, 0).await).await, (vec![], 5));
+        machine.crash(Crash::PowerCut(Survival::Chance));
+        let (store, _) = open(&machine.restart().await).await.expect("it opens");
+        assert_eq!(damage(&open_log(&store, 0).await).await, (vec![], 5));
+    });
 }
 
 #[test]
