@@ -1,8 +1,9 @@
 //! The consumers that are there, and what each can take.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
-use danube_model::ConsumerId;
+use danube_model::{ConsumerId, Offset};
 
 use crate::filter::Filter;
 
@@ -25,6 +26,8 @@ pub(crate) struct Consumer {
     pub(crate) has_room: bool,
     /// Records that it holds.
     pub(crate) in_flight: u64,
+    /// What it dealt with last, by the number of the delivery and the offset, and when.
+    pub(crate) came_on: Option<(u64, Offset, Duration)>,
     /// Which keys it wants; empty: every one.
     pub(crate) filters: Vec<Filter>,
     /// Its name, as a number.

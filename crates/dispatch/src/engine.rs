@@ -120,6 +120,8 @@ pub(crate) struct Tries {
 struct Flight {
     consumer: ConsumerId,
     tries: Tries,
+    /// Of the delivery: later ones have greater ones.
+    number: u64,
 }
 
 /// One subscription's deliveries.
@@ -130,8 +132,10 @@ pub struct Engine {
     /// Everything below it was offered.
     next: Offset,
     queue: Queue,
-    /// Until when each is to be settled.
+    /// Until when each is to be settled, unless its consumer comes on.
     flights: Spans<Flight>,
+    /// How many deliveries there were.
+    delivered: u64,
     poison: Poison,
     consumers: Consumers,
     actions: VecDeque<Action>,
@@ -145,6 +149,7 @@ impl Engine {
             queue: Queue::new(settings.kind),
             cursor,
             flights: Spans::default(),
+            delivered: 0,
             poison: Poison::default(),
             consumers: Consumers::default(),
             actions: VecDeque::new(),
@@ -261,7 +266,11 @@ impl Engine {
 
     /// The offsets of a range are not in the log any more, or will never be: they are settled, in flight or not.
     pub fn missing(&mut self, range: Range<Offset>) {
-        self.settle(range.clone());
+        for (taken, flight) in self.flights.take(range.clone()) {
+            self.landed(flight.consumer, &taken);
+            self.settled(taken);
+        }
+        self.settle_tried(range.clone());
         self.queue.remove(range.clone());
         if range.start <= self.next {
             self.next = self.next.max(range.end);
@@ -270,15 +279,17 @@ impl Engine {
     }
 
     /// Records were acknowledged, or appended to the dead-letter topic. Offsets that were not delivered are passed over.
-    pub fn acknowledge(&mut self, range: Range<Offset>) {
-        self.settle(range);
-    }
-
-    fn settle(&mut self, range: Range<Offset>) {
+    pub fn acknowledge(&mut self, range: Range<Offset>, now: Duration) {
         for (taken, flight) in self.flights.take(range.clone()) {
             self.landed(flight.consumer, &taken);
+            self.came_on(flight, taken.start, now);
             self.settled(taken);
         }
+        self.settle_tried(range);
+    }
+
+    /// Settles what was delivered and is in flight no more.
+    fn settle_tried(&mut self, range: Range<Offset>) {
         for taken in self.queue.take_tried(range.clone()) {
             self.settled(taken);
         }
@@ -299,12 +310,21 @@ impl Engine {
         }
     }
 
+    /// The consumer of a flight dealt with it, from `first` on.
+    fn came_on(&mut self, flight: Flight, first: Offset, at: Duration) {
+        if let Some(consumer) = self.consumers.get_mut(flight.consumer) {
+            consumer.came_on = Some((flight.number, first, at));
+        }
+    }
+
     /// A consumer came. Whether it may is the caller's to decide.
     pub fn join(&mut self, joining: Joining<'_>) {
         let Joining { id, name, credit, filters } = joining;
         let filters = if self.queue.is_by_key() { filters } else { Vec::new() };
         let seed = keys::hash(name.as_bytes());
-        self.consumers.join(id, Consumer { credit, has_room: true, in_flight: 0, filters, seed });
+        let came_on = None;
+        let consumer = Consumer { credit, has_room: true, in_flight: 0, came_on, filters, seed };
+        self.consumers.join(id, consumer);
         self.assign();
     }
 
@@ -378,9 +398,10 @@ impl Engine {
         match self.settings.promise {
             Promise::AtLeastOnce => {
                 to.in_flight += count;
-                let timeout = self.settings.policy.ack_timeout();
-                let deadline = timeout.map_or(Duration::MAX, |timeout| now.saturating_add(timeout));
-                self.flights.insert(range.clone(), deadline, Flight { consumer, tries });
+                self.delivered += 1;
+                let flight = Flight { consumer, tries, number: self.delivered };
+                let deadline = self.deadline(now);
+                self.flights.insert(range.clone(), deadline, flight);
             }
             Promise::AtMostOnce => self.settled(range.clone()),
         }

@@ -162,7 +162,10 @@ impl Task {
         tokio::select! {
             biased;
             () = touched.some() => return self.look_at_consumers().await,
-            offset = self.dead_letters.appended() => self.engine.acknowledge(offset..offset + 1),
+            offset = self.dead_letters.appended() => {
+                let now = self.now();
+                self.engine.acknowledge(offset..offset + 1, now);
+            }
             found = self.source.more(next), if wants => return self.found(found),
             command = self.commands.recv() => return self.commands(command).await,
             () = slept => return self.end_if_idle(),
@@ -274,7 +277,8 @@ impl Task {
     fn settle(&mut self, settle: Settle) {
         match settle {
             Settle::Acknowledge(ranges) => {
-                ranges.into_iter().for_each(|range| self.engine.acknowledge(range));
+                let now = self.now();
+                ranges.into_iter().for_each(|range| self.engine.acknowledge(range, now));
             }
             Settle::Refuse { offset, delay_ms, reason } => {
                 self.engine.refuse(offset, delay_ms, &reason, self.now());

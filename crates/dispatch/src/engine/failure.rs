@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use danube_model::{FailurePolicy, Offset, PoisonPolicy};
 
-use super::{Action, Engine, Tries};
+use super::{Action, Engine, Flight, Tries};
 
 /// Records that failed too often and are not settled.
 #[derive(Clone, Debug, Default)]
@@ -68,6 +68,7 @@ impl Engine {
     pub fn refuse(&mut self, offset: Offset, delay_ms: u64, reason: &str, now: Duration) {
         for (range, flight) in self.flights.take(offset..offset + 1) {
             self.landed(flight.consumer, &range);
+            self.came_on(flight, offset, now);
             let mut tries = flight.tries;
             tries.failures += 1;
             let due = now.saturating_add(self.settings.policy.delay(tries.failures, delay_ms));
@@ -114,11 +115,27 @@ impl Engine {
     /// What was not settled in time has failed, and is handed out again at once.
     pub(super) fn time_out(&mut self, now: Duration) {
         while let Some((range, flight)) = self.flights.take_due(now, u64::MAX) {
+            if let Some(deadline) = self.prolonged(&flight, range.start).filter(|at| *at > now) {
+                self.flights.insert(range, deadline, flight);
+                continue;
+            }
             self.landed(flight.consumer, &range);
             let mut tries = flight.tries;
             tries.failures += 1;
             self.failed(range, tries, Duration::ZERO, "not acknowledged in time");
         }
+    }
+
+    /// Until when what is handed out, or waited for from now on, is to be settled.
+    pub(super) fn deadline(&self, now: Duration) -> Duration {
+        let timeout = self.settings.policy.ack_timeout();
+        timeout.map_or(Duration::MAX, |timeout| now.saturating_add(timeout))
+    }
+
+    /// The deadline of a flight whose consumer dealt last with something that it got before: it is not late, only busy.
+    fn prolonged(&self, flight: &Flight, first: Offset) -> Option<Duration> {
+        let (number, offset, at) = self.consumers.get(flight.consumer)?.came_on?;
+        ((number, offset) < (flight.number, first)).then(|| self.deadline(at))
     }
 
     fn failed(&mut self, range: Range<Offset>, tries: Tries, due: Duration, reason: &str) {

@@ -102,14 +102,32 @@ fn only_the_late_message_comes_again() {
     join(&mut engine, 2, u64::MAX);
     engine.offer(range(0, 200));
     assert_eq!(deliveries(&mut engine, SECOND), [(1, 0, 100, 1), (2, 100, 200, 1)]);
-    engine.acknowledge(range(1, 200));
+    engine.acknowledge(range(1, 200), SECOND);
     for (second, count) in [(3, 2), (5, 3), (7, 4)] {
         assert_eq!(engine.next_timer(), Some(SECOND * second));
         let late = deliveries(&mut engine, SECOND * second);
         assert!(matches!(late[..], [(_, 0, 1, again)] if again == count), "{late:?}");
     }
-    engine.acknowledge(range(0, 1));
+    engine.acknowledge(range(0, 1), SECOND);
     assert_eq!((engine.cursor().floor(), engine.next_timer()), (Offset::new(200), None));
+}
+
+/// A consumer that takes a second for each message, and holds more of them than it can deal with within the time-out.
+#[test]
+fn a_slow_consumer_that_comes_on_is_not_late() {
+    let policy = FailurePolicy { ack_timeout_ms: 2000, ..FailurePolicy::default() };
+    let mut engine = engine(SubscriptionType::Exclusive, policy);
+    join(&mut engine, 1, u64::MAX);
+    engine.offer(range(0, 50));
+    assert_eq!(deliveries(&mut engine, SECOND), [(1, 0, 50, 1)]);
+    for message in 0..40 {
+        let now = SECOND * (message as u32 + 2);
+        assert_eq!(deliveries(&mut engine, now), []);
+        engine.acknowledge(range(message, message + 1), now);
+    }
+    // It stops at the 41st: then that is late, and what waits behind it.
+    assert_eq!(deliveries(&mut engine, SECOND * 42), []);
+    assert_eq!(deliveries(&mut engine, SECOND * 43), [(1, 40, 50, 2)]);
 }
 
 /// L09: what retention removed leaves the window, and a late acknowledgement of it changes nothing.
@@ -125,8 +143,8 @@ fn messages_that_are_gone_leave_the_window() {
     assert_eq!((engine.wants(), engine.in_flight()), (10, 0));
     engine.offer(range(10, 15));
     assert_eq!(deliveries(&mut engine, SECOND), [(1, 10, 15, 1)]);
-    engine.acknowledge(range(3, 4));
-    engine.acknowledge(range(20, 30));
+    engine.acknowledge(range(3, 4), SECOND);
+    engine.acknowledge(range(20, 30), SECOND);
     assert_eq!((engine.cursor().floor(), engine.in_flight()), (Offset::new(10), 5));
 }
 
@@ -137,13 +155,13 @@ fn a_late_acknowledgement_moves_no_cursor_that_was_set_back() {
     join(&mut engine, 1, u64::MAX);
     engine.offer(range(0, 900));
     deliveries(&mut engine, SECOND);
-    engine.acknowledge(range(0, 500));
+    engine.acknowledge(range(0, 500), SECOND);
     engine.seek(Offset::new(100));
-    engine.acknowledge(range(500, 900));
+    engine.acknowledge(range(500, 900), SECOND);
     assert_eq!(engine.cursor().floor(), Offset::new(100));
     engine.offer(range(0, 300));
     assert_eq!(deliveries(&mut engine, SECOND), [(1, 100, 300, 1)]);
-    engine.acknowledge(range(100, 900));
+    engine.acknowledge(range(100, 900), SECOND);
     assert_eq!(engine.cursor().floor(), Offset::new(300));
 }
 
@@ -165,12 +183,12 @@ fn a_key_moves_when_its_earlier_messages_are_settled() {
     assert!(at_once.iter().all(|delivery| delivery.0 == 1), "{at_once:?}");
     let moved = 10 - at_once.iter().map(|(_, start, end, _)| end - start).sum::<u64>();
     assert!((1..10).contains(&moved), "{moved} keys are to move");
-    engine.acknowledge(range(0, 499));
+    engine.acknowledge(range(0, 499), SECOND);
     let after = deliveries(&mut engine, SECOND);
     assert!(after.iter().all(|delivery| delivery.0 == 2), "{after:?}");
-    engine.acknowledge(range(499, 510));
+    engine.acknowledge(range(499, 510), SECOND);
     deliveries(&mut engine, SECOND);
-    engine.acknowledge(range(499, 510));
+    engine.acknowledge(range(499, 510), SECOND);
     assert_eq!(engine.cursor().floor(), Offset::new(510));
 }
 

@@ -47,7 +47,7 @@ pub(super) enum Event {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     New,
-    Flight { consumer: ConsumerId, deadline: Duration },
+    Flight { consumer: ConsumerId, deadline: Duration, number: usize },
     Waiting { due: Duration },
     Poison,
     Settled,
@@ -67,6 +67,8 @@ struct Present {
     credit: u64,
     has_room: bool,
     filter: Filter,
+    /// Delivery and offset that it dealt with last, and when.
+    came_on: Option<(usize, u64, Duration)>,
 }
 
 pub(super) struct World {
@@ -160,6 +162,7 @@ impl World {
             Event::Refuse { offset, delay } => {
                 let offset = self.engine.cursor().floor() + offset / 4;
                 self.engine.refuse(offset, delay, "refused", self.now);
+                self.came_on(offset.get());
                 if let Some(failures) = self.land(offset) {
                     let due = self.now + self.policy.delay(failures + 1, delay);
                     self.fail(offset, due, "refused");
@@ -205,7 +208,7 @@ impl World {
         let name = format!("consumer {slot}");
         let filters = vec![filter.clone()];
         self.engine.join(Joining { id, name: &name, credit, filters });
-        self.consumers.push(Present { id, slot, credit, has_room: true, filter });
+        self.consumers.push(Present { id, slot, credit, has_room: true, filter, came_on: None });
         self.skip_unwanted();
     }
 
@@ -242,14 +245,23 @@ impl World {
     }
 
     fn acknowledge(&mut self, range: Range<Offset>) {
-        self.engine.acknowledge(range.clone());
+        self.engine.acknowledge(range.clone(), self.now);
         let end = range.end.get().min(self.records.len() as u64);
         for at in range.start.get()..end {
+            self.came_on(at);
             let record = &mut self.records[at as usize];
             if record.state != State::New {
                 record.state = State::Settled;
             }
         }
+    }
+
+    /// A consumer deals with a record that it holds.
+    fn came_on(&mut self, at: u64) {
+        let state = self.records.get(at as usize).map(|record| record.state);
+        let Some(State::Flight { consumer, number, .. }) = state else { return };
+        let present = self.consumers.iter_mut().find(|present| present.id == consumer);
+        present.expect("it is there").came_on = Some((number, at, self.now));
     }
 
     /// How often a record in flight had failed, if it is.
@@ -288,12 +300,21 @@ impl World {
     }
 
     fn time_out(&mut self) {
+        let timeout = Duration::from_millis(self.policy.ack_timeout_ms);
         let mut late = Vec::new();
-        for (at, record) in self.records.iter().enumerate() {
-            if let State::Flight { deadline, .. } = record.state
-                && deadline <= self.now
-            {
-                late.push((deadline, Offset::new(at as u64)));
+        for (at, record) in self.records.iter_mut().enumerate() {
+            let State::Flight { consumer, deadline, number } = &mut record.state else { continue };
+            if *deadline > self.now {
+                continue;
+            }
+            let present = self.consumers.iter().find(|present| present.id == *consumer);
+            match present.and_then(|present| present.came_on) {
+                Some((before, offset, when))
+                    if (before, offset) < (*number, at as u64) && when + timeout > self.now =>
+                {
+                    *deadline = when + timeout;
+                }
+                _ => late.push((*deadline, Offset::new(at as u64))),
             }
         }
         late.sort();
@@ -406,11 +427,12 @@ impl World {
     fn deliver(&mut self, delivery: Delivery) {
         let Delivery { consumer, range, deliveries } = delivery;
         assert!(!range.is_empty());
+        let number = self.actions.len();
         for at in range.start.get()..range.end.get() {
             self.check_delivery(consumer, at as usize);
             let deadline = self.now + Duration::from_millis(self.policy.ack_timeout_ms);
             let record = &mut self.records[at as usize];
-            record.state = State::Flight { consumer, deadline };
+            record.state = State::Flight { consumer, deadline, number };
             record.deliveries += 1;
             assert_eq!(record.deliveries, deliveries);
             let present = self.consumers.iter_mut().find(|present| present.id == consumer);
