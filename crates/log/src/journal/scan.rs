@@ -138,6 +138,11 @@ impl After {
         let generation = begun.then_some(checkpoint.generation);
         Self { round: checkpoint.round, generation, is_consumed: !begun }
     }
+
+    /// Whether no journal was begun that goes on behind it, so that no round can be there.
+    pub(crate) fn is_consumed(self) -> bool {
+        self.is_consumed
+    }
 }
 
 /// Walks the rounds from a given one on.

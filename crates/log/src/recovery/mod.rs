@@ -56,7 +56,7 @@ pub struct Report {
     pub damaged: Vec<Error>,
     /// Odd things that were left alone.
     pub problems: Vec<Error>,
-    /// Whether the page cache is proven to be the one that was last written to.
+    /// Whether the page cache is proven to be the one that was last written to, or nothing that counts was left to it.
     pub page_cache_proven: bool,
 }
 
@@ -106,7 +106,10 @@ pub(crate) fn recover(env: &Env, layout: &Layout, sizes: &Sizes) -> Result<Recov
     let Replayed { last, end, finished } =
         replay_journal(disk, layout, &found, after, &mut bodies, &mut report, &mut |_| {})?;
     let Finished { unsynced, damaged, deleted, .. } = finished;
-    report.page_cache_proven = residency.proves(unsynced.as_ref(), end.as_ref());
+    // A recovery that was interrupted behind its first checkpoint has settled it all already: nothing is taken before the
+    // one that names the file begun for it.
+    let is_settled = after.is_consumed() && report.rounds == 0;
+    report.page_cache_proven = is_settled || residency.proves(unsynced.as_ref(), end.as_ref());
     fill_at_need(&mut bodies)?;
     for (topic, body) in bodies.iter_mut() {
         body.state.end_proof =

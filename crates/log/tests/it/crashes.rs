@@ -145,3 +145,39 @@ fn the_same_seed_gives_the_same_trace() {
         sim::run_twice(seed, lives);
     }
 }
+
+/// A start notes that it looks at the page cache, because a look can hide what it finds. A start that was killed after the
+/// look must leave no doubt to the next one: every topic at `page_cache` would get a gap.
+#[test]
+fn a_kill_of_the_start_after_a_kill_leaves_no_doubt_about_the_page_cache() {
+    let mut in_doubt = Vec::new();
+    let mut kills = 0;
+    for change in 0..400 {
+        let (was_killed, is_proven) = sim::run(7, move |world| killed_at_start(world, change));
+        kills += u64::from(was_killed);
+        if !is_proven {
+            in_doubt.push(change);
+        }
+    }
+    assert!((20..400).contains(&kills), "kills at {kills} changes, which are all of a start");
+    // Where the end of the journal itself was being looked at, nobody can say.
+    assert!(in_doubt.len() <= 1, "in doubt after kills at {in_doubt:?}");
+}
+
+async fn killed_at_start(world: World, change: u64) -> (bool, bool) {
+    let machine = world.machine("broker");
+    let (store, _) = open(&machine.env()).await.expect("a store opens");
+    let open_log = plan_open(&store, 1, Durability::PageCache, &mut 0).await.expect("a plan");
+    let log = store.open_log(open_log).await.expect("a log opens");
+    for n in 0..8 {
+        log.append(batch(&[vec![n; 3000]], None)).await.expect("it is appended");
+    }
+    machine.disk().crash(Crash::Kill);
+    machine.restart().await;
+    machine.disk().crash_at(change, Crash::Kill);
+    let killed = open(&machine.env()).await.is_err();
+    machine.disk().crash(Crash::Kill);
+    machine.restart().await;
+    let (_, report) = open(&machine.env()).await.expect("a store opens");
+    (killed, report.page_cache_proven)
+}
