@@ -77,13 +77,19 @@ impl Broker {
     ///
     /// # Errors
     ///
-    /// What [`Store::open`] and [`Meta::open`] refuse; nothing on the disk is changed by a refusal over versions or damage.
+    /// What [`Store::open`] and [`Meta::open`] refuse, and [`Error::MetadataMissing`]; nothing on the disk is changed by a
+    /// refusal over versions or damage.
     pub async fn open(config: Config, env: Env) -> Result<(Self, Report)> {
         check_level(config.durability)?;
         let lock = take_lock(&config, &env).await?;
         // Both are checked before either is changed: what refuses the one must find the other as it was.
         let meta = danube_meta::Config::new(&config.meta_dir);
         let meta = Meta::check(meta, env.clone()).await?;
+        // The offsets of new topics with the same names would begin at 0 again.
+        if meta.is_new() && danube_log::holds_logs(&config.log.root, &env).await? {
+            let (meta, logs) = (config.meta_dir, config.log.root);
+            return Err(Error::MetadataMissing { meta, logs });
+        }
         let (store, report) = Store::open(config.log.clone(), env.clone()).await?;
         let meta = meta.open().await?;
         let inner = Inner {

@@ -72,6 +72,14 @@ pub enum Error {
         /// The disk.
         disk: DiskId,
     },
+    /// There are logs, and no metadata that know of them.
+    #[error("the metadata are missing from {meta}, while {logs} holds the logs of topics")]
+    MetadataMissing {
+        /// Where the metadata should be.
+        meta: PathBuf,
+        /// The hot tier.
+        logs: PathBuf,
+    },
     /// The topic's log should be on this disk and is not.
     #[error("the log of topic {topic} is gone from {path}")]
     LogMissing {
@@ -201,7 +209,9 @@ impl Error {
             | Self::Stopping
             | Self::ConsumerUnknown { .. }
             | Self::SubscriptionStopped { .. } => ErrorKind::Unavailable,
-            Self::LogMissing { .. } | Self::DamagedEnd { .. } => ErrorKind::Corrupt,
+            Self::MetadataMissing { .. } | Self::LogMissing { .. } | Self::DamagedEnd { .. } => {
+                ErrorKind::Corrupt
+            }
             Self::CutShort { source, .. } => source.kind(),
             Self::Log(error) => error.kind(),
             Self::Meta(error) => error.kind(),
@@ -227,6 +237,7 @@ impl Error {
             | Self::NonReliable { .. }
             | Self::Reliable { .. }
             | Self::OtherDisk { .. }
+            | Self::MetadataMissing { .. }
             | Self::LogMissing { .. }
             | Self::DamagedEnd { .. }
             | Self::Deleted { .. }
@@ -280,6 +291,9 @@ impl Error {
         match self {
             Self::OtherDisk { .. } => Some(
                 "bring the disk back, or give it up with `danube topic repair TOPIC --accept-gap`, which shows what is lost",
+            ),
+            Self::MetadataMissing { .. } => Some(
+                "restore the metadata from a copy of the data directory; or move the logs away to begin anew, without their messages. Nothing was changed",
             ),
             Self::LogMissing { .. } | Self::DamagedEnd { .. } => Some(
                 "`danube topic repair TOPIC` shows what is lost; with `--accept-gap` the topic goes on behind an explicit gap",

@@ -86,6 +86,11 @@ pub struct Checked {
 }
 
 impl Checked {
+    /// Whether nothing was ever entered: they are those of a broker that starts for the first time.
+    pub fn is_new(&self) -> bool {
+        self.start.is_new()
+    }
+
     /// Opens them, and forms a group of this one member in a new directory. Once it returns, everything that was ever
     /// acknowledged can be read, and commands are taken. Nobody may have changed the directory since it was read.
     ///

@@ -90,3 +90,39 @@ fn a_topic_that_is_in_the_journal_alone_has_a_size() {
         assert!((1000..1300).contains(&bytes), "{bytes}");
     });
 }
+
+/// Without its metadata a broker looks like a new one, and would give offset 0 of a topic again.
+#[test]
+fn logs_whose_metadata_are_gone_refuse_the_start() {
+    sim::run(3, |world| async move {
+        let machine = world.machine("broker");
+        let env = killed(&machine).await;
+        env.disk.remove_dir_all(Path::new("/data/raft")).unwrap();
+        let before = contents(&machine);
+        let refused = Broker::open(config(), env.clone()).await.map(|_| ()).unwrap_err();
+        assert!(matches!(refused, Error::MetadataMissing { .. }), "{refused:?}");
+        assert_eq!(refused.kind(), ErrorKind::Corrupt);
+        let text = refused.to_string();
+        assert!(text.contains("/data/raft") && text.contains("/data/wal"), "{text}");
+        assert!(refused.hint().is_some());
+        assert!(before == contents(&machine), "the refusal changed something");
+
+        env.disk.rename(Path::new("/data/wal"), Path::new("/data/away")).unwrap();
+        let broker = open(&env).await;
+        assert!(broker.topic(&name("/default/a")).is_err(), "it begins anew");
+    });
+}
+
+/// The hot tier is made before the metadata: a broker that dies between the two has nothing to lose.
+#[test]
+fn a_first_start_that_was_killed_anywhere_begins_again() {
+    for change in 0..60 {
+        sim::run(4, |world| async move {
+            let machine = world.machine("broker");
+            machine.disk().crash_at(change, Crash::Kill);
+            let _ = Broker::open(config(), machine.env()).await;
+            machine.disk().crash(Crash::Kill);
+            open(&machine.restart().await).await;
+        });
+    }
+}

@@ -4,8 +4,10 @@
 //! ([`super::residency`]). Then [`journal`] reads all of it that counts.
 
 use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
 
-use danube_env::Disk;
+use danube_env::{Disk, Env, blocking};
 use danube_model::{DiskId, FrameError, FrameHeader, Offset, TopicId};
 
 use crate::checkpoint::{self, Checkpoint};
@@ -71,6 +73,24 @@ fn segments(disk: &dyn Disk, layout: &Layout) -> Result<BTreeMap<TopicId, Vec<Of
         found.insert(topic, segments);
     }
     Ok(found)
+}
+
+/// Whether the hot tier in `root` holds the logs of topics, by their directories and by the checkpoint. Changes nothing.
+///
+/// # Errors
+///
+/// [`Error::Io`]; what [`Store::open`](crate::Store::open) refuses of the checkpoint.
+pub async fn holds_logs(root: &Path, env: &Env) -> Result<bool> {
+    let (layout, disk) = (Layout::new(root), Arc::clone(&env.disk));
+    let look = move || {
+        let topics = layout::list(&*disk, &layout.topics_dir())?;
+        if topics.iter().any(|entry| layout::parse_topic(&entry.name).is_some()) {
+            return Ok(true);
+        }
+        let checkpoint = checkpoint::read(&*disk, &layout)?.checkpoint;
+        Ok(checkpoint.is_some_and(|checkpoint| !checkpoint.logs.is_empty()))
+    };
+    blocking(&*env.spawn, look).await
 }
 
 /// Reads the journal from `after` on, and writes nothing.

@@ -28,6 +28,7 @@ use std::sync::Arc;
 use danube_env::{Disk, Env, Reserve};
 use danube_model::{DiskId, Durability, Offset, TimeMs, TopicId};
 
+pub use self::check::holds_logs;
 use self::replay::{Finished, Replay};
 use self::residency::Residency;
 use crate::bodies::{Bodies, Body};

@@ -90,6 +90,11 @@ impl Start {
         (self.memory, self.facts)
     }
 
+    /// Whether nothing was ever entered.
+    pub(crate) fn is_new(&self) -> bool {
+        !self.has_snapshot && self.memory.entries.is_empty() && self.memory.purged.is_none()
+    }
+
     /// Who this is.
     pub(crate) fn member(&self) -> BrokerId {
         BrokerId::new(self.member)
@@ -105,6 +110,7 @@ impl Group {
         failure: Failure,
         changes: watch::Sender<u64>,
     ) -> Result<(Group, Arc<Applied>)> {
+        let is_new = start.is_new();
         let Start { member, memory, facts, has_snapshot } = start;
         let applied = Arc::new(Applied::new(facts));
         let machine =
@@ -113,6 +119,9 @@ impl Group {
         let config = Arc::new(config(&*env.random));
         let raft = openraft::Raft::new(member, config, NoPeers, log_store, machine).await;
         let group = Group { raft: raft.map_err(|fatal| stopped(&failure, &fatal))?, failure };
+        if !is_new {
+            return Ok((group, applied));
+        }
         let alone = BTreeMap::from([(member, Member::default())]);
         match group.raft.initialize(alone).await {
             Ok(()) | Err(RaftError::APIError(InitializeError::NotAllowed(_))) => {}
