@@ -107,8 +107,7 @@ pub(crate) fn recover(env: &Env, layout: &Layout, sizes: &Sizes) -> Result<Recov
     let Replayed { last, end, finished } =
         replay_journal(disk, layout, &found, after, &mut bodies, &mut report, &mut |_| {})?;
     let Finished { unsynced, damaged, deleted, .. } = finished;
-    // A recovery that was interrupted behind its first checkpoint has settled it all already: nothing is taken before the
-    // one that names the file begun for it.
+    // A recovery that ended behind its first checkpoint has settled it all: nothing is taken before the second one.
     let is_settled = after.is_consumed() && report.rounds == 0;
     report.page_cache_proven = is_settled || residency.proves(unsynced.as_ref(), end.as_ref());
     fill_at_need(&mut bodies)?;
