@@ -36,6 +36,7 @@ use danube_meta::command::{
 use danube_model::{
     ConsumerId, ConsumerName, FailurePolicy, Offset, SubscriptionName, SubscriptionType, TopicName,
 };
+use tokio::sync::oneshot;
 
 pub use self::consumer::{Consumer, Delivered, MissingReason, Window};
 pub(crate) use self::live::Subscriptions;
@@ -298,7 +299,10 @@ impl Topic {
         let (topic, subscription) = (self.slot.id, name.clone());
         let update = UpdateSubscription { topic, subscription, policy, max_unacked_messages };
         self.broker.inner.meta.propose(update).await?;
-        self.broker.inner.subscriptions.tell(&self.key(name), Command::Changed).await;
+        let (done, is_in_force) = oneshot::channel();
+        self.broker.inner.subscriptions.tell(&self.key(name), Command::Changed { done }).await;
+        // Without a task there is no answer: the next one begins with what is set.
+        let _ = is_in_force.await;
         Ok(())
     }
 

@@ -44,8 +44,8 @@ pub(super) enum Command {
     Seek { floor: Offset, done: oneshot::Sender<Result<()>> },
     /// Something is asked.
     Describe { done: oneshot::Sender<SubscriptionDescription> },
-    /// What is set for the subscription was changed.
-    Changed,
+    /// What is set for the subscription was changed; the answer comes when it is in force.
+    Changed { done: oneshot::Sender<()> },
     /// The subscription was deleted.
     Deleted,
     /// What of the cursor is to be saved?

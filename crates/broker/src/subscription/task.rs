@@ -233,7 +233,10 @@ impl Task {
             Command::Describe { done } => {
                 let _ = done.send(self.describe());
             }
-            Command::Changed => self.take_settings(),
+            Command::Changed { done } => {
+                self.take_settings();
+                let _ = done.send(());
+            }
             Command::Deleted => {
                 let subscription = self.key.subscription.clone();
                 return self.end(&Error::SubscriptionDeleted { subscription });
