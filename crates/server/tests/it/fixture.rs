@@ -22,7 +22,10 @@ impl Directory {
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
         let name = format!("server-{}-{count}", std::process::id());
         let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
-        Directory { path, env: Env::real() }
+        let env = Env::real();
+        // The directory of all tests is never empty while a server starts: an empty one gets its name anew.
+        env.disk.create_dir_all(&path).unwrap();
+        Directory { path, env }
     }
 
     /// Settings on free ports, with more of them from a file's text.
