@@ -1,5 +1,7 @@
 //! What can be said on the command line, and what it means.
 
+mod subscription;
+
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -9,6 +11,7 @@ use danube_client::{Client, Compression, Durability, Start, TopicName};
 use danube_model::units::parse_duration;
 use danube_model::{ByteSize, Namespace, Offset};
 
+pub(crate) use self::subscription::{ConsumeOptions, SubscriptionCommand};
 use crate::failure::{Failure, Result};
 use crate::time;
 
@@ -33,12 +36,22 @@ pub(crate) enum Command {
     /// Send each line of standard input as a message
     #[command(before_help = "danube produce /default/orders --print-offsets <lines.txt")]
     Produce(ProduceOptions),
+    /// Take messages of a subscription, each until it is acknowledged
+    ///
+    /// A message is acknowledged when it was printed. The subscription is created if it is new.
+    #[command(
+        before_help = "danube consume /default/orders --subscription billing --from earliest"
+    )]
+    Consume(ConsumeOptions),
     /// Read the log of a topic, without a subscription
     #[command(before_help = "danube read /default/orders --from offset:100 --follow --output json")]
     Read(ReadOptions),
     /// Create, list, describe, change, delete and repair topics
     #[command(subcommand)]
     Topic(TopicCommand),
+    /// List, describe, create, delete and seek subscriptions
+    #[command(subcommand)]
+    Subscription(SubscriptionCommand),
     /// Check and show settings
     #[command(subcommand)]
     Config(ConfigCommand),

@@ -37,8 +37,10 @@ async fn command(command: Command) -> Result<()> {
     match command {
         Command::Server(options) => commands::server::run(options).await,
         Command::Produce(options) => commands::produce::run(options).await,
+        Command::Consume(options) => commands::consume::run(options).await,
         Command::Read(options) => commands::read::run(options).await,
         Command::Topic(command) => commands::topic::run(command).await,
+        Command::Subscription(command) => commands::subscription::run(command).await,
         Command::Config(command) => commands::config::run(command),
         Command::Inspect(command) => commands::inspect::run(command),
     }

@@ -1,5 +1,7 @@
 //! Administration: topics, namespaces, alarms.
 
+mod subscription;
+
 use std::time::Duration;
 
 use danube_model::{
@@ -9,6 +11,7 @@ use danube_proto::admin as wire;
 use danube_proto::{Reliability, convert};
 use tonic::{Response, Status};
 
+pub use self::subscription::{ConsumerDescription, SubscriptionDescription};
 use crate::{Client, Result};
 
 /// Settings of a topic. What is `None` is the broker's choice when a topic is created, and unchanged when it is updated.

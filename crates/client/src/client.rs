@@ -9,7 +9,7 @@ use danube_proto::stream::LookupRequest;
 use danube_proto::stream::stream_client::StreamClient;
 use tonic::transport::{Channel, Endpoint};
 
-use crate::{Admin, Error, ProducerBuilder, ReaderBuilder, Result};
+use crate::{Admin, ConsumerBuilder, Error, ProducerBuilder, ReaderBuilder, Result};
 
 /// How much the broker may send ahead on a stream, and on all of them together, in bytes.
 const STREAM_WINDOW_BYTES: u32 = 8 << 20;
@@ -90,6 +90,14 @@ impl Client {
     /// If `topic` is not the name of a topic.
     pub fn producer(&self, topic: &str) -> Result<ProducerBuilder> {
         Ok(ProducerBuilder::new(self.clone(), topic.parse()?))
+    }
+
+    /// Prepares a consumer of a subscription, which is created if it is new.
+    ///
+    /// # Errors
+    /// If `topic` or `subscription` is not the name of one.
+    pub fn consumer(&self, topic: &str, subscription: &str) -> Result<ConsumerBuilder> {
+        Ok(ConsumerBuilder::new(self.clone(), topic.parse()?, subscription.parse()?))
     }
 
     /// Prepares a reader.

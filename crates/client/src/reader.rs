@@ -12,21 +12,8 @@ use std::time::Duration;
 
 use danube_model::{Epoch, Message, Offset, TimeMs, TopicName};
 
-use crate::{Client, Result};
+use crate::{Client, Result, Start};
 use partition::PartitionReader;
-
-/// Where reading begins.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Start {
-    /// At the first record still held.
-    Earliest,
-    /// Behind all there is.
-    Latest,
-    /// At this offset, or the first behind it that is still held.
-    Offset(Offset),
-    /// At the first batch that was received at or after this time.
-    Time(TimeMs),
-}
 
 /// What a reader yields.
 #[derive(Clone, Debug, PartialEq)]

@@ -12,7 +12,8 @@ use danube_proto::stream::produce_response::answer::Answer;
 use danube_proto::stream::produce_response::{Ack, Answer as Answered, Closed, Opened};
 use danube_proto::stream::stream_server::{Stream, StreamServer};
 use danube_proto::stream::{
-    LookupRequest, LookupResponse, ProduceRequest, ProduceResponse, ReadRequest, ReadResponse,
+    ConsumeRequest, ConsumeResponse, LookupRequest, LookupResponse, ProduceRequest,
+    ProduceResponse, ReadRequest, ReadResponse,
 };
 use danube_proto::{Reliability, convert};
 use tokio::net::TcpListener;
@@ -133,6 +134,15 @@ impl Stream for Echoing {
 
     async fn read(&self, _: Request<ReadRequest>) -> Result<Response<Self::ReadStream>, Status> {
         Err(Status::unimplemented("an echo keeps nothing"))
+    }
+
+    type ConsumeStream = Responses<ConsumeResponse>;
+
+    async fn consume(
+        &self,
+        _: Request<Streaming<ConsumeRequest>>,
+    ) -> Result<Response<Self::ConsumeStream>, Status> {
+        Err(Status::unimplemented("an echo has no subscriptions"))
     }
 }
 

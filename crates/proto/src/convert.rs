@@ -1,7 +1,10 @@
 //! Single values between the wire and the model. What a field must be is said by its name in the error.
 
+use std::ops::Range;
+
 use danube_model::{
-    BrokerId, Durability, Epoch, Namespace, Offset, Sequence, TimeMs, TopicId, TopicName,
+    BrokerId, ConsumerName, Durability, Epoch, Namespace, Offset, Sequence, SubscriptionName,
+    SubscriptionType, TimeMs, TopicId, TopicName,
 };
 
 use crate::{Error, Result, stream};
@@ -13,6 +16,19 @@ pub enum Reliability {
     Reliable,
     /// Fan-out from memory, at most once.
     NonReliable,
+}
+
+/// A place in a log, where something begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Start {
+    /// The first record still held.
+    Earliest,
+    /// Behind all there is.
+    Latest,
+    /// This offset, or the first behind it that is still held.
+    Offset(Offset),
+    /// The first batch that was received at or after this time.
+    Time(TimeMs),
 }
 
 /// A topic's full name.
@@ -69,6 +85,79 @@ pub fn time(field: &'static str, milliseconds: u64) -> Result<TimeMs> {
         return Err(Error::Invalid { field, source });
     }
     Ok(time)
+}
+
+/// A half-open range of offsets that is not empty.
+pub fn range(field: &'static str, from: u64, to: u64) -> Result<Range<Offset>> {
+    let (from, to) = (offset(field, from)?, offset(field, to)?);
+    if from >= to {
+        let (found, limit) = (from.get(), to.get());
+        let source = danube_model::Error::OutOfRange { what: "start of a range", found, limit };
+        return Err(Error::Invalid { field, source });
+    }
+    Ok(from..to)
+}
+
+/// A place in a log that must be said.
+pub fn start(field: &'static str, position: Option<stream::Position>) -> Result<Start> {
+    use stream::position::Position as Wire;
+    match required(field, position.and_then(|position| position.position))? {
+        Wire::Edge(edge) => match stream::Edge::try_from(edge) {
+            Ok(stream::Edge::Earliest) => Ok(Start::Earliest),
+            Ok(stream::Edge::Latest) => Ok(Start::Latest),
+            Ok(stream::Edge::Unspecified) | Err(_) => {
+                Err(Error::UnknownValue { field, found: edge })
+            }
+        },
+        Wire::Offset(number) => offset(field, number).map(Start::Offset),
+        Wire::TimeMs(milliseconds) => time(field, milliseconds).map(Start::Time),
+    }
+}
+
+/// A place in a log for the wire.
+pub fn wire_start(start: Start) -> stream::Position {
+    use stream::position::Position as Wire;
+    let position = match start {
+        Start::Earliest => Wire::Edge(stream::Edge::Earliest.into()),
+        Start::Latest => Wire::Edge(stream::Edge::Latest.into()),
+        Start::Offset(offset) => Wire::Offset(offset.get()),
+        Start::Time(time) => Wire::TimeMs(time.get()),
+    };
+    stream::Position { position: Some(position) }
+}
+
+/// A subscription's name.
+pub fn subscription_name(field: &'static str, text: &str) -> Result<SubscriptionName> {
+    text.parse().map_err(|source| Error::Invalid { field, source })
+}
+
+/// A consumer's name.
+pub fn consumer_name(field: &'static str, text: &str) -> Result<ConsumerName> {
+    text.parse().map_err(|source| Error::Invalid { field, source })
+}
+
+/// A subscription's type that may be left unsaid.
+pub fn subscription_type(field: &'static str, number: i32) -> Result<Option<SubscriptionType>> {
+    let wire = stream::SubscriptionType::try_from(number)
+        .map_err(|_| Error::UnknownValue { field, found: number })?;
+    Ok(match wire {
+        stream::SubscriptionType::Unspecified => None,
+        stream::SubscriptionType::Exclusive => Some(SubscriptionType::Exclusive),
+        stream::SubscriptionType::Shared => Some(SubscriptionType::Shared),
+        stream::SubscriptionType::Failover => Some(SubscriptionType::Failover),
+        stream::SubscriptionType::KeyShared => Some(SubscriptionType::KeyShared),
+    })
+}
+
+/// A subscription's type for the wire.
+pub fn wire_subscription_type(kind: SubscriptionType) -> i32 {
+    match kind {
+        SubscriptionType::Exclusive => stream::SubscriptionType::Exclusive,
+        SubscriptionType::Shared => stream::SubscriptionType::Shared,
+        SubscriptionType::Failover => stream::SubscriptionType::Failover,
+        SubscriptionType::KeyShared => stream::SubscriptionType::KeyShared,
+    }
+    .into()
 }
 
 /// A durability that may be left unsaid.
@@ -145,6 +234,20 @@ mod tests {
         for kind in [Some(Reliability::Reliable), Some(Reliability::NonReliable), None] {
             assert_eq!(reliability("reliability", wire_reliability(kind)).unwrap(), kind);
         }
+        for kind in [
+            SubscriptionType::Exclusive,
+            SubscriptionType::Shared,
+            SubscriptionType::Failover,
+            SubscriptionType::KeyShared,
+        ] {
+            let wire = wire_subscription_type(kind);
+            assert_eq!(subscription_type("type", wire).unwrap(), Some(kind));
+        }
+        for place in
+            [Start::Earliest, Start::Latest, Start::Offset(Offset::MAX), Start::Time(TimeMs::MAX)]
+        {
+            assert_eq!(start("start", Some(wire_start(place))).unwrap(), place);
+        }
         let last = Sequence::MAX;
         assert_eq!(sequence("base_sequence", wire_sequence(last)).unwrap(), last);
     }
@@ -160,6 +263,13 @@ mod tests {
             offset("offset", u64::MAX).unwrap_err(),
             time("time_ms", u64::MAX).unwrap_err(),
             topic_name("topic", "../x").unwrap_err(),
+            subscription_name("subscription", "").unwrap_err(),
+            consumer_name("consumer", "\n").unwrap_err(),
+            subscription_type("type", 9).unwrap_err(),
+            range("acknowledged", 3, 3).unwrap_err(),
+            range("acknowledged", 3, u64::MAX).unwrap_err(),
+            start("start", None).unwrap_err(),
+            start("start", Some(stream::Position { position: None })).unwrap_err(),
             required::<()>("start", None).unwrap_err(),
             broker_id("owner", "-1").unwrap_err(),
         ];

@@ -15,7 +15,7 @@ pub mod error;
 pub mod failure;
 mod generated;
 
-pub use convert::Reliability;
+pub use convert::{Reliability, Start};
 pub use error::{Error, Result};
 pub use failure::{Failure, Outcome};
 pub use generated::{admin::v1 as admin, stream::v1 as stream};

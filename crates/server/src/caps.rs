@@ -35,6 +35,11 @@ pub(crate) const READ_RESPONSE_BYTES: usize = 256 << 10;
 pub(crate) const READ_RESPONSE_BYTES_MAX: usize = 4 << 20;
 /// Items in one response of a read.
 pub(crate) const READ_RESPONSE_ITEMS_MAX: usize = 4_096;
+/// Items of one consume stream that wait to be sent before its requests wait, too.
+pub(crate) const CONSUME_ITEMS_WAITING_MAX: usize = 4_096;
+/// Filters of one consumer, and bytes of each.
+pub(crate) const FILTERS_MAX: usize = 256;
+pub(crate) const FILTER_BYTES_MAX: usize = 1_024;
 /// Topics in one page of a list.
 pub(crate) const TOPICS_PER_PAGE_MAX: usize = 10_000;
 

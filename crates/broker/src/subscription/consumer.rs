@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use danube_log::Damage;
 use danube_model::{Batch, ConsumerId, GapReason, Offset, Record, TimeMs, caps};
+use tokio::sync::oneshot;
 
 use super::Settle;
 use super::live::{Command, Handle};
@@ -83,6 +84,16 @@ impl Consumer {
     /// It may be sent so many records more.
     pub fn grant(&self, records: u64) {
         self.outbox.grant(records);
+    }
+
+    /// Goes, and returns once another may have its place. Cancel safe: it goes in any case.
+    pub async fn leave(self) {
+        let (done, left) = oneshot::channel();
+        let command = Command::Leave { outbox: Arc::clone(&self.outbox), done };
+        // A task that ended has no consumers.
+        if self.handle.send(command).await.is_ok() {
+            let _ = left.await;
+        }
     }
 
     /// As [`crate::Topic::settle`], without looking anything up. Cancel safe.

@@ -36,6 +36,8 @@ pub(super) struct Key {
 pub(super) enum Command {
     /// A registered consumer is there.
     Attach { consumer: Arriving, done: oneshot::Sender<Result<()>> },
+    /// A consumer goes.
+    Leave { outbox: Arc<Outbox>, done: oneshot::Sender<()> },
     /// A registration was replaced.
     Replaced(ConsumerId),
     /// A consumer has done something with records.

@@ -225,6 +225,15 @@ impl Task {
                 // Whoever asked may be gone; then its consumer goes too.
                 let _ = done.send(self.attach(consumer));
             }
+            Command::Leave { outbox, done } => {
+                // A newer attachment of the same id stays.
+                let is_its =
+                    |known: &&ConsumerId| Arc::ptr_eq(&self.consumers[*known].outbox, &outbox);
+                if let Some(id) = self.consumers.keys().find(is_its).copied() {
+                    self.remove(id, Error::Replaced);
+                }
+                let _ = done.send(());
+            }
             Command::Replaced(id) => self.remove(id, Error::Replaced),
             Command::Settle(settle) => self.settle(settle),
             Command::Seek { floor, done } => {

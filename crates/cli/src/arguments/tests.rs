@@ -101,7 +101,8 @@ fn settings_of_topics_have_units() {
 #[test]
 fn what_makes_no_sense_is_misuse() {
     misuse("danube", "Usage");
-    misuse("danube consume /default/a", "unrecognized subcommand");
+    misuse("danube listen /default/a", "unrecognized subcommand");
+    misuse("danube consume /default/a", "--subscription");
     misuse("danube topic", "Usage");
     misuse("danube read", "<TOPIC>");
     misuse("danube read /default/a --form earliest", "--from");

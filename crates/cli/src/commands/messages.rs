@@ -14,16 +14,17 @@ use crate::failure::Result;
 use crate::terminal::{self, Output};
 use crate::time::rfc3339;
 
-/// Writes a message.
+/// Writes a message that was delivered so often.
 pub(super) fn message<W: Write>(
     output: &mut Output<W>,
     format: MessageFormat,
     received: &Received,
+    delivery_count: u32,
 ) -> Result<()> {
     match format {
         MessageFormat::Text => output.line(&received.message.payload),
         MessageFormat::Raw => output.bytes(&received.message.payload),
-        MessageFormat::Json => output.json(&JsonMessage::of(received)),
+        MessageFormat::Json => output.json(&JsonMessage::of(received, delivery_count)),
     }
 }
 
@@ -49,7 +50,37 @@ pub(super) fn gap<W: Write>(
     }
 }
 
-/// Offsets `[from, to)` that can't be read.
+/// Writes that offsets `[from, to)` can't be read: as a gap in JSON, and beside the messages in any case.
+pub(super) fn damage<W: Write>(
+    output: &mut Output<W>,
+    format: MessageFormat,
+    damage: &Damage<'_>,
+) -> Result<()> {
+    let Damage { topic, from, to, file, message } = *damage;
+    if format == MessageFormat::Json {
+        gap(output, format, &Gap { topic, from, to, why: CORRUPT })?;
+    }
+    output.flush()?;
+    terminal::note(&format!(
+        "error: {topic} can't be read from offset {from} to {to}: {CORRUPT}: {file}: {message}\n\
+         hint: danube topic repair {topic}"
+    ));
+    Ok(())
+}
+
+/// What a damaged range is called where a gap has its reason.
+const CORRUPT: &str = "corrupt";
+
+/// Offsets `[from, to)` that can't be read at present.
+pub(super) struct Damage<'a> {
+    pub(super) topic: &'a TopicName,
+    pub(super) from: Offset,
+    pub(super) to: Offset,
+    pub(super) file: &'a str,
+    pub(super) message: &'a str,
+}
+
+/// Offsets `[from, to)` that will never be readable.
 pub(super) struct Gap<'a> {
     pub(super) topic: &'a TopicName,
     pub(super) from: Offset,
@@ -113,7 +144,7 @@ impl Serialize for Attributes<'_> {
 }
 
 impl<'a> JsonMessage<'a> {
-    fn of(received: &'a Received) -> JsonMessage<'a> {
+    fn of(received: &'a Received, delivery_count: u32) -> JsonMessage<'a> {
         let message = &received.message;
         JsonMessage {
             topic: received.topic.as_str(),
@@ -123,8 +154,7 @@ impl<'a> JsonMessage<'a> {
             publish_time: rfc3339(message.publish_time),
             receive_time: rfc3339(received.receive_time),
             producer: message.producer_name.as_ref().map_or("", |name| name.as_str()),
-            // Reading the log is the only delivery that there is.
-            delivery_count: 1,
+            delivery_count,
             payload: match std::str::from_utf8(&message.payload) {
                 Ok(text) => Payload::Payload(text),
                 Err(_) => Payload::PayloadBase64(STANDARD.encode(&message.payload)),
@@ -151,7 +181,7 @@ mod tests {
 
     fn shown(format: MessageFormat, message: Message) -> String {
         let mut output = Output::to(Vec::new());
-        super::message(&mut output, format, &received(message)).unwrap();
+        super::message(&mut output, format, &received(message), 1).unwrap();
         String::from_utf8(output.into_written()).unwrap()
     }
 

@@ -5,13 +5,10 @@ use std::pin::pin;
 
 use danube_client::{Item, Reader};
 
-use super::messages::{self, Gap};
-use crate::arguments::{MessageFormat, ReadOptions};
+use super::messages::{self, Damage, Gap};
+use crate::arguments::ReadOptions;
 use crate::failure::{Failure, Result};
-use crate::terminal::{self, Output};
-
-/// What a damaged range is called where a gap has its reason.
-const CORRUPT: &str = "corrupt";
+use crate::terminal::Output;
 
 /// Reads until the end of what was asked for. Damage is reported and passed; then the command fails at its end.
 pub(crate) async fn run(options: ReadOptions) -> Result<()> {
@@ -25,7 +22,8 @@ pub(crate) async fn run(options: ReadOptions) -> Result<()> {
     while options.count.is_none_or(|count| messages < count) {
         match next(&mut reader, &mut output).await? {
             Some(Item::Message(received)) => {
-                messages::message(&mut output, options.output, &received)?;
+                // Reading the log is the only delivery that there is.
+                messages::message(&mut output, options.output, &received, 1)?;
                 messages += 1;
             }
             Some(Item::Gap { topic, from, to, why }) => {
@@ -34,12 +32,9 @@ pub(crate) async fn run(options: ReadOptions) -> Result<()> {
             }
             Some(Item::Damage { topic, from, to, file, message }) => {
                 is_damaged = true;
-                let gap = Gap { topic: &topic, from, to, why: CORRUPT };
-                if options.output == MessageFormat::Json {
-                    messages::gap(&mut output, options.output, &gap)?;
-                }
-                output.flush()?;
-                terminal::note(&damage(&gap, &file, &message));
+                let (topic, file, message) = (&topic, &*file, &*message);
+                let damage = Damage { topic, from, to, file, message };
+                messages::damage(&mut output, options.output, &damage)?;
             }
             Some(Item::CaughtUp { .. }) => output.flush()?,
             None => break,
@@ -58,28 +53,4 @@ async fn next(reader: &mut Reader, output: &mut Output) -> Result<Option<Item>> 
         () = ready(()) => output.flush()?,
     }
     Ok(next.await?)
-}
-
-fn damage(gap: &Gap<'_>, file: &str, message: &str) -> String {
-    let Gap { topic, from, to, why } = gap;
-    let hint = format!("hint: danube topic repair {topic}");
-    format!(
-        "error: {topic} can't be read from offset {from} to {to}: {why}: {file}: {message}\n{hint}"
-    )
-}
-
-#[cfg(test)]
-mod tests {
-    use danube_model::Offset;
-
-    use super::*;
-
-    #[test]
-    fn damage_names_its_file() {
-        let topic = "/default/a".parse().unwrap();
-        let gap = Gap { topic: &topic, from: Offset::new(1), to: Offset::new(3), why: CORRUPT };
-        let expected = "error: /default/a can't be read from offset 1 to 3: corrupt: x.seg: bad checksum\n\
-                        hint: danube topic repair /default/a";
-        assert_eq!(damage(&gap, "x.seg", "bad checksum"), expected);
-    }
 }

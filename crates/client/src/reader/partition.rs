@@ -8,15 +8,14 @@ use std::time::Duration;
 use danube_model::batch::Records;
 use danube_model::{Batch, Epoch, Message, Offset, TimeMs, TopicId, TopicName, caps};
 use danube_proto::convert;
-use danube_proto::stream::read_request::Start as WireStart;
 use danube_proto::stream::read_response::item::Item as WireItem;
-use danube_proto::stream::{Edge, ReadRequest, ReadResponse, read_response};
+use danube_proto::stream::{ReadRequest, ReadResponse, read_response};
 use tonic::{Response, Status, Streaming};
 
-use super::{Item, Received, Settings, Start};
+use super::{Item, Received, Settings};
 use crate::backoff::Backoff;
 use crate::world::{Clock, random};
-use crate::{Client, Error, Result};
+use crate::{Client, Error, Result, Start};
 
 /// See the module's text.
 pub(crate) struct PartitionReader {
@@ -151,15 +150,10 @@ impl PartitionReader {
     }
 
     fn request(&self) -> ReadRequest {
-        let start = match (self.next, self.settings.start) {
-            (Some(next), _) | (None, Start::Offset(next)) => WireStart::Offset(next.get()),
-            (None, Start::Earliest) => WireStart::Edge(Edge::Earliest.into()),
-            (None, Start::Latest) => WireStart::Edge(Edge::Latest.into()),
-            (None, Start::Time(time)) => WireStart::TimeMs(time.get()),
-        };
+        let start = self.next.map_or(self.settings.start, Start::Offset);
         ReadRequest {
             topic: self.topic.to_string(),
-            start: Some(start),
+            start: Some(convert::wire_start(start)),
             end: self.settings.end.map(Offset::get),
             follow: self.settings.follow,
             max_response_bytes: 0,

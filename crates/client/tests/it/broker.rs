@@ -1,11 +1,13 @@
 //! A broker in memory that keeps the promises of the protocol, and fails as it is told.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use danube_client::{Client, ErrorKind, Failure, Outcome};
 use danube_model::{Batch, BatchLimits, Message, Sequence};
+use danube_proto::stream::consume_request::Request as Consume;
 use danube_proto::stream::produce_request::{self, Request as Produce};
 use danube_proto::stream::produce_response::{Ack, Answer, Closed, Opened, Refused, answer};
 use danube_proto::stream::stream_server::{Stream, StreamServer};
@@ -56,6 +58,8 @@ pub(crate) struct FakeBroker {
     state: Arc<Mutex<State>>,
     /// How many batches have arrived.
     pub(crate) arrived: watch::Sender<u64>,
+    /// What consumers have asked for, and on which stream.
+    pub(crate) consume_requests: watch::Sender<Vec<(usize, Consume)>>,
 }
 
 struct State {
@@ -65,6 +69,10 @@ struct State {
     /// What a read of a topic is answered with, one stream after the other.
     reads: HashMap<String, Vec<Vec<Result<ReadResponse, Status>>>>,
     read_requests: Vec<ReadRequest>,
+    /// What is sent to consumers, one stream after the other.
+    consumes: VecDeque<Vec<Result<ConsumeResponse, Status>>>,
+    /// Whether consumers are told that their settlements are noted.
+    answers_settlements: bool,
 }
 
 impl FakeBroker {
@@ -76,11 +84,14 @@ impl FakeBroker {
             plan: Box::new(|_| Fault::None),
             reads: HashMap::new(),
             read_requests: Vec::new(),
+            consumes: VecDeque::new(),
+            answers_settlements: true,
         };
         let broker = FakeBroker {
             address: listener.local_addr().unwrap(),
             state: Arc::new(Mutex::new(state)),
             arrived: watch::Sender::new(0),
+            consume_requests: watch::Sender::new(Vec::new()),
         };
         let stream = StreamServer::new(broker.clone());
         let incoming = tokio_stream::StreamExt::map(Accepted(listener), Ok::<_, std::io::Error>);
@@ -110,6 +121,57 @@ impl FakeBroker {
         streams: Vec<Vec<Result<ReadResponse, Status>>>,
     ) {
         self.state.lock().unwrap().reads.insert(topic.to_owned(), streams);
+    }
+
+    /// Each stream stays open behind what is sent, unless that is an error.
+    pub(crate) fn answer_consumes(&self, streams: Vec<Vec<Result<ConsumeResponse, Status>>>) {
+        self.state.lock().unwrap().consumes = streams.into();
+    }
+
+    pub(crate) fn answer_settlements(&self, answers: bool) {
+        self.state.lock().unwrap().answers_settlements = answers;
+    }
+
+    /// Waits until consumers have asked for something.
+    pub(crate) async fn asked(&self, is_it: impl Fn(&[(usize, Consume)]) -> bool) {
+        let mut requests = self.consume_requests.subscribe();
+        let asked = requests.wait_for(|requests| is_it(requests));
+        tokio::time::timeout(Duration::from_secs(10), asked).await.unwrap().unwrap();
+    }
+
+    async fn serve_consumer(
+        &self,
+        mut requests: Streaming<ConsumeRequest>,
+        responses: mpsc::Sender<Result<ConsumeResponse, Status>>,
+    ) {
+        let mut stream = 0;
+        while let Ok(Some(request)) = requests.message().await {
+            let request = request.request.unwrap();
+            let mut answers = Vec::new();
+            match &request {
+                Consume::Open(_) => {
+                    self.consume_requests.send_modify(|requests| {
+                        let opened =
+                            |(_, request): &&(usize, Consume)| matches!(request, Consume::Open(_));
+                        stream = 1 + requests.iter().filter(opened).count();
+                    });
+                    let scripted = self.state.lock().unwrap().consumes.pop_front();
+                    answers = scripted.unwrap_or_else(|| vec![Err(Status::unavailable("over"))]);
+                }
+                Consume::Settle(settle) if self.state.lock().unwrap().answers_settlements => {
+                    let settled = consume_response::Settled { number: settle.number };
+                    answers.push(Ok(items([consume_response::item::Item::Settled(settled)])));
+                }
+                Consume::Settle(_) | Consume::Credit(_) | Consume::Seek(_) => {}
+            }
+            self.consume_requests.send_modify(|requests| requests.push((stream, request)));
+            for answer in answers {
+                let is_last = answer.is_err();
+                if responses.send(answer).await.is_err() || is_last {
+                    return;
+                }
+            }
+        }
     }
 
     pub(crate) fn read_requests(&self) -> Vec<ReadRequest> {
@@ -338,6 +400,26 @@ impl Stream for FakeBroker {
         }
         Ok(Response::new(ReceiverStream::new(receiver)))
     }
+
+    type ConsumeStream = ReceiverStream<Result<ConsumeResponse, Status>>;
+
+    async fn consume(
+        &self,
+        request: Request<Streaming<ConsumeRequest>>,
+    ) -> Result<Response<Self::ConsumeStream>, Status> {
+        let (responses, receiver) = mpsc::channel(16);
+        let broker = self.clone();
+        spawn(async move { broker.serve_consumer(request.into_inner(), responses).await });
+        Ok(Response::new(ReceiverStream::new(receiver)))
+    }
+}
+
+/// One response of these items.
+pub(crate) fn items(
+    items: impl IntoIterator<Item = consume_response::item::Item>,
+) -> ConsumeResponse {
+    let item = |item| consume_response::Item { item: Some(item) };
+    ConsumeResponse { items: items.into_iter().map(item).collect() }
 }
 
 /// Accepted connections.

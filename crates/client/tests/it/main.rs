@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod broker;
+mod consume;
 mod network;
 mod produce;
 mod read;

@@ -2,16 +2,16 @@
 
 use danube_client::{Error, ErrorKind, Item, Offset, Reader, Start};
 use danube_model::{Batch, BatchBuilder, BatchLimits, Compression, Message};
-use danube_proto::stream::read_request::Start as WireStart;
+use danube_proto::convert::wire_start;
+use danube_proto::stream::ReadResponse;
 use danube_proto::stream::read_response::{self, item};
-use danube_proto::stream::{Edge, ReadResponse};
 use tonic::Status;
 
 use crate::broker::{FakeBroker, stamped};
 
 const TOPIC: &str = "/default/t";
 
-fn batch(base_offset: u64, payloads: &[&'static str]) -> Batch {
+pub(crate) fn batch(base_offset: u64, payloads: &[&'static str]) -> Batch {
     let mut builder = BatchBuilder::new(Compression::Lz4, BatchLimits::default());
     for payload in payloads {
         let message = Message { payload: (*payload).into(), ..Message::default() };
@@ -85,7 +85,10 @@ async fn messages_gaps_and_damage_come_in_order_and_cut_to_what_was_asked_for() 
     let expected = ["1=b", "2=c", "gap 3-6 corrupt", "damage 6-7 f", "7=d", "8=e"];
     assert_eq!(words(&mut reader).await, expected);
     let request = &broker.read_requests()[0];
-    assert_eq!((&request.start, request.end), (&Some(WireStart::Offset(1)), Some(9)));
+    assert_eq!(
+        (&request.start, request.end),
+        (&Some(wire_start(Start::Offset(Offset::new(1)))), Some(9))
+    );
     assert_eq!(reader.next().await.unwrap(), None);
 }
 
@@ -100,8 +103,8 @@ async fn a_broken_stream_is_resumed_at_the_next_message() {
     let (broker, mut reader) = reader(streams, Start::Earliest, None).await;
     assert_eq!(words(&mut reader).await, ["0=a", "1=b", "2=c"]);
     let starts: Vec<_> = broker.read_requests().into_iter().map(|request| request.start).collect();
-    let resumed = Some(WireStart::Offset(2));
-    assert_eq!(starts, [Some(WireStart::Edge(Edge::Earliest.into())), resumed, resumed]);
+    let resumed = Some(wire_start(Start::Offset(Offset::new(2))));
+    assert_eq!(starts, [Some(wire_start(Start::Earliest)), resumed, resumed]);
 }
 
 #[tokio::test]
@@ -112,7 +115,7 @@ async fn latest_is_not_asked_for_again_after_a_reconnect() {
     ];
     let (broker, mut reader) = reader(streams, Start::Latest, None).await;
     assert_eq!(words(&mut reader).await, ["5=a"]);
-    assert_eq!(broker.read_requests()[1].start, Some(WireStart::Offset(5)));
+    assert_eq!(broker.read_requests()[1].start, Some(wire_start(Start::Offset(Offset::new(5)))));
 }
 
 #[tokio::test]

@@ -1,5 +1,7 @@
 //! `danube.admin.v1`.
 
+mod subscriptions;
+
 use bytes::Bytes;
 use danube_broker::{Broker, Change, Delivery, Description, Listed, NewTopic, Remedy, TopicChange};
 use danube_model::{BrokerId, Durability, Namespace, TopicName};
@@ -74,7 +76,9 @@ impl Admin for AdminRpc {
             partitioned(&listed, &partitions.map_err(|error| status::status(&error))?)
         } else {
             let topic = self.broker.topic(&name).map_err(|error| status::status(&error))?;
-            described(topic.describe().await.map_err(|error| status::status(&error))?)
+            let described = topic.describe().await.map_err(|error| status::status(&error))?;
+            let subscriptions = topic.subscriptions().iter().map(ToString::to_string).collect();
+            wire::TopicDescription { subscriptions, ..self::described(described) }
         };
         Ok(Response::new(wire::DescribeTopicResponse { topic: Some(topic) }))
     }
@@ -161,6 +165,41 @@ impl Admin for AdminRpc {
         let deleted = self.broker.delete_namespace(namespace).await;
         deleted.map_err(|error| status::status(&error))?;
         Ok(Response::new(wire::DeleteNamespaceResponse {}))
+    }
+
+    async fn create_subscription(
+        &self,
+        request: Request<wire::CreateSubscriptionRequest>,
+    ) -> Answer<wire::CreateSubscriptionResponse> {
+        subscriptions::create(&self.broker, request.into_inner()).await.map(Response::new)
+    }
+
+    async fn list_subscriptions(
+        &self,
+        request: Request<wire::ListSubscriptionsRequest>,
+    ) -> Answer<wire::ListSubscriptionsResponse> {
+        subscriptions::list(&self.broker, request.get_ref()).map(Response::new)
+    }
+
+    async fn describe_subscription(
+        &self,
+        request: Request<wire::DescribeSubscriptionRequest>,
+    ) -> Answer<wire::DescribeSubscriptionResponse> {
+        subscriptions::describe(&self.broker, request.into_inner()).await.map(Response::new)
+    }
+
+    async fn delete_subscription(
+        &self,
+        request: Request<wire::DeleteSubscriptionRequest>,
+    ) -> Answer<wire::DeleteSubscriptionResponse> {
+        subscriptions::delete(&self.broker, request.into_inner()).await.map(Response::new)
+    }
+
+    async fn seek_subscription(
+        &self,
+        request: Request<wire::SeekSubscriptionRequest>,
+    ) -> Answer<wire::SeekSubscriptionResponse> {
+        subscriptions::seek(&self.broker, request.into_inner()).await.map(Response::new)
     }
 
     async fn list_alarms(

@@ -5,13 +5,12 @@ use danube_broker::{Broker, Error, Read, Reader, Start};
 use danube_model::frame::FrameKind;
 use danube_model::{Frame, Offset, TopicName};
 use danube_proto::convert;
-use danube_proto::stream::read_request::Start as WireStart;
 use danube_proto::stream::read_response::{self, Item, item};
-use danube_proto::stream::{Edge, ReadRequest, ReadResponse};
+use danube_proto::stream::{ReadRequest, ReadResponse};
 use tokio::sync::mpsc;
 use tonic::Status;
 
-use super::status;
+use super::{status, topics};
 use crate::caps;
 use crate::sessions::Stopping;
 
@@ -29,17 +28,7 @@ pub(crate) struct Plan {
 
 impl Plan {
     pub(crate) fn decode(request: &ReadRequest) -> danube_proto::Result<Plan> {
-        let start = match convert::required("start", request.start)? {
-            WireStart::Edge(edge) => match Edge::try_from(edge) {
-                Ok(Edge::Earliest) => Start::Earliest,
-                Ok(Edge::Latest) => Start::Latest,
-                Ok(Edge::Unspecified) | Err(_) => {
-                    return Err(danube_proto::Error::UnknownValue { field: "edge", found: edge });
-                }
-            },
-            WireStart::Offset(offset) => Start::Offset(convert::offset("offset", offset)?),
-            WireStart::TimeMs(time) => Start::Time(convert::time("time_ms", time)?),
-        };
+        let start = topics::start(convert::start("start", request.start)?);
         let response_bytes = match request.max_response_bytes {
             0 => caps::READ_RESPONSE_BYTES,
             bytes => (bytes as usize).min(caps::READ_RESPONSE_BYTES_MAX),

@@ -4,13 +4,14 @@ use danube_broker::{Broker, Error};
 use danube_proto::convert;
 use danube_proto::stream::stream_server::Stream;
 use danube_proto::stream::{
-    LookupRequest, LookupResponse, ProduceRequest, ProduceResponse, ReadRequest, ReadResponse,
+    ConsumeRequest, ConsumeResponse, LookupRequest, LookupResponse, ProduceRequest,
+    ProduceResponse, ReadRequest, ReadResponse,
 };
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
 
-use super::{produce, read, status};
+use super::{consume, produce, read, status};
 use crate::caps;
 use crate::sessions::Sessions;
 
@@ -69,6 +70,22 @@ impl Stream for StreamRpc {
         let (responses, receiver) = mpsc::channel(caps::RESPONSES_WAITING_MAX);
         let stopping = self.sessions.stopping();
         self.sessions.spawn("read", reading.run(stopping, responses));
+        Ok(Response::new(ReceiverStream::new(receiver)))
+    }
+
+    type ConsumeStream = ReceiverStream<Result<ConsumeResponse, Status>>;
+
+    async fn consume(
+        &self,
+        request: Request<Streaming<ConsumeRequest>>,
+    ) -> Result<Response<Self::ConsumeStream>, Status> {
+        if self.sessions.is_stopping() {
+            return Err(status::stopping());
+        }
+        let (responses, receiver) = mpsc::channel(caps::RESPONSES_WAITING_MAX);
+        let (broker, stopping) = (self.broker.clone(), self.sessions.stopping());
+        let requests = request.into_inner();
+        self.sessions.spawn("consume", consume::run(broker, stopping, requests, responses));
         Ok(Response::new(ReceiverStream::new(receiver)))
     }
 }

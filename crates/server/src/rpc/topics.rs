@@ -1,6 +1,6 @@
-//! Finding the topic that a producer opens.
+//! Finding topics, and places in them.
 
-use danube_broker::{Broker, Delivery, Error, NewTopic, Topic};
+use danube_broker::{Broker, Delivery, Error, NewTopic, Start, Topic};
 use danube_model::{Durability, ErrorKind, TopicName};
 use danube_proto::stream::Expectation;
 use danube_proto::{Reliability, convert};
@@ -39,6 +39,16 @@ impl Expected {
                     && self.durability.is_none_or(|expected| expected == level)
             }
         }
+    }
+}
+
+/// Where something begins, in the broker's words.
+pub(crate) fn start(start: convert::Start) -> Start {
+    match start {
+        convert::Start::Earliest => Start::Earliest,
+        convert::Start::Latest => Start::Latest,
+        convert::Start::Offset(offset) => Start::Offset(offset),
+        convert::Start::Time(time) => Start::Time(time),
     }
 }
 

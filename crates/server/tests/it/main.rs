@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that finds no value fails, helpers included")]
 
 mod config;
+mod consuming;
 mod danube;
 mod fixture;
 mod hostile;

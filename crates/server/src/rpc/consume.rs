@@ -1,0 +1,289 @@
+//! One `Consume` stream: a consumer of a subscription, as long as the stream lasts.
+//!
+//! ```text
+//!  requests ─▶ consumer: settle, grant ─▶ answers ─┐
+//!  consumer ─▶ deliveries, while there is credit ──┴─▶ items, in order ─▶ responses
+//! ```
+//!
+//! Requests are taken also while the client takes no responses, so that a client which only settles goes on. Nothing is taken
+//! from the consumer before what was taken is sent; the rest waits in the subscription.
+
+use std::mem;
+
+use bytes::Bytes;
+use danube_broker::{
+    Broker, Consumer, Delivered, Error, MissingReason, Settle, Subscribe, Topic, Window,
+};
+use danube_model::{Offset, SubscriptionName, SubscriptionType};
+use danube_proto::convert;
+use danube_proto::stream::consume_request::{self, Request};
+use danube_proto::stream::consume_response::{self, Item, item};
+use danube_proto::stream::{ConsumeRequest, ConsumeResponse};
+use futures_util::FutureExt;
+use tokio::sync::mpsc;
+use tonic::{Status, Streaming};
+
+use super::{status, topics};
+use crate::caps;
+use crate::sessions::Stopping;
+
+type Responses = mpsc::Sender<Result<ConsumeResponse, Status>>;
+
+/// Serves a stream until the client ends it, breaks it, another consumer takes over, or the broker stops.
+pub(crate) async fn run(
+    broker: Broker,
+    mut stopping: Stopping,
+    mut requests: Streaming<ConsumeRequest>,
+    responses: Responses,
+) {
+    let opened = tokio::select! {
+        biased;
+        () = stopping.wait() => Err(status::stopping()),
+        () = responses.closed() => return,
+        opened = open(&broker, &mut requests) => opened,
+    };
+    let end = match opened {
+        Ok(consuming) => consuming.run(stopping, requests, &responses).await,
+        Err(status) => Err(status),
+    };
+    if let Err(status) = end {
+        // The client may be gone.
+        let _ = responses.send(Err(status)).await;
+    }
+}
+
+/// What the first request asks for.
+struct Plan {
+    topic: danube_model::TopicName,
+    subscribe: Subscribe,
+    credit: consume_request::Credit,
+}
+
+impl Plan {
+    fn decode(open: consume_request::Open) -> danube_proto::Result<Plan> {
+        let kind = convert::subscription_type("type", open.r#type)?;
+        let start = open.start.map(|start| convert::start("start", Some(start))).transpose()?;
+        Ok(Plan {
+            topic: convert::topic_name("topic", &open.topic)?,
+            subscribe: Subscribe {
+                subscription: convert::subscription_name("subscription", &open.subscription)?,
+                consumer: convert::consumer_name("consumer", &open.consumer)?,
+                kind: kind.unwrap_or(SubscriptionType::Exclusive),
+                filters: open.filters,
+                start: topics::start(start.unwrap_or(convert::Start::Latest)),
+            },
+            credit: open.credit.unwrap_or_default(),
+        })
+    }
+}
+
+async fn open(
+    broker: &Broker,
+    requests: &mut Streaming<ConsumeRequest>,
+) -> Result<Consuming, Status> {
+    let first = requests.message().await?.and_then(|first| first.request);
+    let Some(Request::Open(open)) = first else {
+        return Err(status::protocol("the first request does not open"));
+    };
+    let filters = &open.filters;
+    if filters.len() > caps::FILTERS_MAX
+        || filters.iter().any(|filter| filter.len() > caps::FILTER_BYTES_MAX)
+    {
+        return Err(status::protocol("too many filters, or a filter that is too long"));
+    }
+    let Plan { topic, subscribe, credit } =
+        Plan::decode(open).map_err(|error| status::invalid(&error))?;
+    let attach = async {
+        let topic = broker.topic(&topic)?;
+        let subscription = subscribe.subscription.clone();
+        let id = topic.subscribe(subscribe).await?;
+        let consumer = match broker.attach_consumer(id, Window::Credit(credit.messages)).await {
+            // One of the same name was faster.
+            Err(Error::ConsumerUnknown { .. }) => Err(Error::Replaced),
+            attached => attached,
+        }?;
+        let opened = item::Item::Opened(consume_response::Opened {
+            topic_id: Bytes::copy_from_slice(topic.id().as_bytes()),
+            consumer_id: consumer.id().get(),
+        });
+        Ok(Consuming {
+            topic,
+            subscription,
+            consumer,
+            bytes_left: credit.bytes,
+            last_batch: None,
+            items: vec![opened],
+            has_deliveries: false,
+        })
+    };
+    attach.await.map_err(|error: Error| status::status(&error))
+}
+
+/// An open stream.
+struct Consuming {
+    topic: Topic,
+    subscription: SubscriptionName,
+    consumer: Consumer,
+    /// Of the client's credit.
+    bytes_left: u64,
+    /// The batch that was sent last.
+    last_batch: Option<Bytes>,
+    /// To be sent.
+    items: Vec<item::Item>,
+    /// Whether there are deliveries among them.
+    has_deliveries: bool,
+}
+
+impl Consuming {
+    /// `Ok` if the client ended the stream; else how it is to end.
+    async fn run(
+        mut self,
+        mut stopping: Stopping,
+        mut requests: Streaming<ConsumeRequest>,
+        responses: &Responses,
+    ) -> Result<(), Status> {
+        loop {
+            let has_items = !self.items.is_empty();
+            let may_take = !self.has_deliveries && self.bytes_left > 0;
+            let has_room = self.items.len() < caps::CONSUME_ITEMS_WAITING_MAX;
+            tokio::select! {
+                biased;
+                () = stopping.wait() => {
+                    self.settle_what_came(&mut requests).await;
+                    return Err(status::stopping());
+                }
+                () = responses.closed() => return Ok(()),
+                Ok(room) = responses.reserve(), if has_items => room.send(Ok(self.response())),
+                request = requests.message(), if has_room => match request? {
+                    Some(request) => self.request(request).await?,
+                    None => break,
+                },
+                taken = self.consumer.next(), if may_take => {
+                    self.take(taken.map_err(|error| status::status(&error))?);
+                }
+            }
+        }
+        let last = self.response();
+        self.consumer.leave().await;
+        // The client may be gone.
+        let _ = responses.send(Ok(last)).await;
+        Ok(())
+    }
+
+    /// What the client did before it heard of the stop counts.
+    async fn settle_what_came(&mut self, requests: &mut Streaming<ConsumeRequest>) {
+        while let Some(Ok(Some(request))) = requests.message().now_or_never() {
+            if !matches!(request.request, Some(Request::Settle(_)))
+                || self.request(request).await.is_err()
+            {
+                return;
+            }
+        }
+    }
+
+    fn response(&mut self) -> ConsumeResponse {
+        self.has_deliveries = false;
+        ConsumeResponse { items: mem::take(&mut self.items).into_iter().map(wire).collect() }
+    }
+
+    async fn request(&mut self, request: ConsumeRequest) -> Result<(), Status> {
+        // One of a kind that only a newer client knows can't be passed over: it may need an answer.
+        match request.request.ok_or_else(|| status::protocol("an empty request"))? {
+            Request::Open(_) => Err(status::protocol("the stream is open")),
+            Request::Credit(credit) => {
+                self.consumer.grant(credit.messages);
+                self.bytes_left = self.bytes_left.saturating_add(credit.bytes);
+                Ok(())
+            }
+            Request::Settle(settle) => self.settle(settle).await,
+            Request::Seek(seek) => {
+                let to = convert::start("to", seek.to).map_err(|error| status::invalid(&error))?;
+                let offset = self.topic.seek(&self.subscription, topics::start(to)).await;
+                let offset = offset.map_err(|error| status::status(&error))?.get();
+                self.items.push(item::Item::Sought(consume_response::Sought { offset }));
+                Ok(())
+            }
+        }
+    }
+
+    async fn settle(&mut self, settle: consume_request::Settle) -> Result<(), Status> {
+        let decoded = decode(&settle).map_err(|error| status::invalid(&error))?;
+        for settle in decoded {
+            let settled = self.consumer.settle(settle).await;
+            // A consumer that has ended says why when it is asked for more.
+            if settled.is_err() {
+                let end = self.consumer.next().await.err().unwrap_or(Error::Replaced);
+                return Err(status::status(&end));
+            }
+        }
+        let number = settle.number;
+        match self.items.last_mut() {
+            Some(item::Item::Settled(settled)) => settled.number = number,
+            _ => self.items.push(item::Item::Settled(consume_response::Settled { number })),
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, taken: Vec<Delivered>) {
+        self.has_deliveries = true;
+        for delivered in taken {
+            let next = match delivered {
+                Delivered::Missing { range, why } => missing(range.start, range.end, why),
+                Delivered::Records { batch, range, deliveries, receive_time } => {
+                    // The same batch is the same memory.
+                    let bytes = batch.bytes();
+                    let is_last = self.last_batch.as_ref().is_some_and(|last| {
+                        (last.as_ptr(), last.len()) == (bytes.as_ptr(), bytes.len())
+                    });
+                    let batch = if is_last { Bytes::new() } else { bytes.clone() };
+                    self.bytes_left = self.bytes_left.saturating_sub(batch.len() as u64);
+                    self.last_batch = Some(bytes.clone());
+                    item::Item::Delivery(consume_response::Delivery {
+                        batch,
+                        from: range.start.get(),
+                        to: range.end.get(),
+                        delivery_count: deliveries,
+                        receive_time_ms: receive_time.get(),
+                    })
+                }
+            };
+            self.items.push(next);
+        }
+    }
+}
+
+fn decode(settle: &consume_request::Settle) -> danube_proto::Result<Vec<Settle>> {
+    let mut decoded = Vec::with_capacity(1 + settle.refused.len());
+    if !settle.acknowledged.is_empty() {
+        let ranges = settle.acknowledged.iter();
+        let ranges = ranges.map(|range| convert::range("acknowledged", range.from, range.to));
+        decoded.push(Settle::Acknowledge(ranges.collect::<Result<_, _>>()?));
+    }
+    for refusal in &settle.refused {
+        decoded.push(Settle::Refuse {
+            offset: convert::offset("refused", refusal.offset)?,
+            delay_ms: refusal.delay_ms,
+            reason: refusal.reason.clone(),
+        });
+    }
+    Ok(decoded)
+}
+
+fn missing(from: Offset, to: Offset, why: MissingReason) -> item::Item {
+    let (from, to) = (from.get(), to.get());
+    let gap = |why: &str| item::Item::Gap(consume_response::Gap { from, to, why: why.to_owned() });
+    match why {
+        MissingReason::Gap(reason) => gap(reason.as_str()),
+        MissingReason::Trimmed => gap("trimmed"),
+        MissingReason::Damage(damage) => item::Item::Damage(consume_response::Damage {
+            from,
+            to,
+            file: damage.path.display().to_string(),
+            message: format!("{}, at byte {}", damage.why, damage.position),
+        }),
+    }
+}
+
+fn wire(item: item::Item) -> Item {
+    Item { item: Some(item) }
+}
