@@ -8,7 +8,7 @@ use danube_model::{
     BrokerId, ByteSize, Durability, Epoch, Namespace, Offset, TimeMs, TopicId, TopicName,
 };
 use danube_proto::admin as wire;
-use danube_proto::{Reliability, convert};
+use danube_proto::{Reliability, convert, stream};
 use tonic::{Response, Status};
 
 pub use self::subscription::{ConsumerDescription, SubscriptionDescription};
@@ -374,7 +374,7 @@ fn tier(range: wire::TierRange) -> Result<TierRange> {
     })
 }
 
-fn gap(gap: wire::Gap) -> Result<Gap> {
+fn gap(gap: stream::Gap) -> Result<Gap> {
     Ok(Gap {
         from: convert::offset("from", gap.from)?,
         to: convert::offset("to", gap.to)?,
@@ -382,7 +382,7 @@ fn gap(gap: wire::Gap) -> Result<Gap> {
     })
 }
 
-fn damage(damage: wire::Damage) -> Result<Damage> {
+fn damage(damage: stream::Damage) -> Result<Damage> {
     Ok(Damage {
         from: convert::offset("from", damage.from)?,
         to: convert::offset("to", damage.to)?,
@@ -398,7 +398,7 @@ fn finding(finding: wire::Finding) -> Result<Finding> {
         wire::Remedy::Gap | wire::Remedy::Unspecified => Remedy::Gap,
     };
     let wire::Finding { from, to, file, message, applied, remedy: _ } = finding;
-    let damage = damage(wire::Damage { from, to, file, message })?;
+    let damage = damage(stream::Damage { from, to, file, message })?;
     Ok(Finding { damage, remedy, is_applied: applied })
 }
 

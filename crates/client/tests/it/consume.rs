@@ -8,8 +8,8 @@ use danube_client::{
 };
 use danube_proto::stream::consume_request::Request as Consume;
 use danube_proto::stream::consume_response::item::Item;
-use danube_proto::stream::consume_response::{Delivery, Gap, Opened};
-use danube_proto::stream::{ConsumeResponse, Range};
+use danube_proto::stream::consume_response::{Delivery, Opened};
+use danube_proto::stream::{ConsumeResponse, Gap, Range};
 use tonic::Status;
 
 use crate::broker::{FakeBroker, items};

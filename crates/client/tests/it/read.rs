@@ -3,8 +3,8 @@
 use danube_client::{Error, ErrorKind, Item, Offset, Reader, Start};
 use danube_model::{Batch, BatchBuilder, BatchLimits, Compression, Message};
 use danube_proto::convert::wire_start;
-use danube_proto::stream::ReadResponse;
 use danube_proto::stream::read_response::{self, item};
+use danube_proto::stream::{Damage, Gap, ReadResponse};
 use tonic::Status;
 
 use crate::broker::{FakeBroker, stamped};
@@ -35,12 +35,12 @@ fn records(base_offset: u64, payloads: &[&'static str]) -> Result<ReadResponse, 
 }
 
 fn gap(from: u64, to: u64) -> Result<ReadResponse, Status> {
-    response(item::Item::Gap(read_response::Gap { from, to, why: "corrupt".to_owned() }))
+    response(item::Item::Gap(Gap { from, to, why: "corrupt".to_owned() }))
 }
 
 fn damage(from: u64, to: u64) -> Result<ReadResponse, Status> {
     let (file, message) = ("f".to_owned(), "m".to_owned());
-    response(item::Item::Damage(read_response::Damage { from, to, file, message }))
+    response(item::Item::Damage(Damage { from, to, file, message }))
 }
 
 async fn reader(

@@ -7,7 +7,7 @@ use danube_broker::{Broker, Change, Delivery, Description, Listed, NewTopic, Rem
 use danube_model::{BrokerId, Durability, Namespace, TopicName};
 use danube_proto::admin as wire;
 use danube_proto::admin::admin_server::Admin;
-use danube_proto::{Reliability, convert};
+use danube_proto::{Reliability, convert, stream};
 use tonic::{Request, Response, Status};
 
 use super::status;
@@ -226,10 +226,8 @@ fn if_said<T>(
 }
 
 fn expected(settings: &wire::TopicSettings) -> Result<Expected, Status> {
-    let said = danube_proto::stream::Expectation {
-        reliability: settings.reliability,
-        durability: settings.durability,
-    };
+    let said =
+        stream::Expectation { reliability: settings.reliability, durability: settings.durability };
     Expected::decode(&said).map_err(|error| status::invalid(&error))
 }
 
@@ -308,14 +306,14 @@ fn described(topic: Description) -> wire::TopicDescription {
 }
 
 /// A gap that has a reason.
-fn gap(gap: &danube_broker::Gap) -> Option<wire::Gap> {
+fn gap(gap: &danube_broker::Gap) -> Option<stream::Gap> {
     let why = gap.reason?.as_str().to_owned();
-    Some(wire::Gap { from: gap.from.get(), to: gap.to.get(), why })
+    Some(stream::Gap { from: gap.from.get(), to: gap.to.get(), why })
 }
 
 /// One without a reason is damage that nobody has accepted.
-fn damage(gap: &danube_broker::Gap) -> Option<wire::Damage> {
+fn damage(gap: &danube_broker::Gap) -> Option<stream::Damage> {
     let (from, to) = (gap.from.get(), gap.to.get());
     let message = "can't be read; a repair tells where the damage is".to_owned();
-    gap.reason.is_none().then(|| wire::Damage { from, to, file: String::new(), message })
+    gap.reason.is_none().then(|| stream::Damage { from, to, file: String::new(), message })
 }

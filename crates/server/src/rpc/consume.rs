@@ -9,6 +9,7 @@
 //! from the consumer before what was taken is sent; the rest waits in the subscription.
 
 use std::mem;
+use std::ops::Range;
 
 use bytes::Bytes;
 use danube_broker::{
@@ -228,7 +229,7 @@ impl Consuming {
         self.has_deliveries = true;
         for delivered in taken {
             let next = match delivered {
-                Delivered::Missing { range, why } => missing(range.start, range.end, why),
+                Delivered::Missing { range, why } => missing(range, why),
                 Delivered::Records { batch, range, deliveries, receive_time } => {
                     // The same batch is the same memory.
                     let bytes = batch.bytes();
@@ -269,18 +270,12 @@ fn decode(settle: &consume_request::Settle) -> danube_proto::Result<Vec<Settle>>
     Ok(decoded)
 }
 
-fn missing(from: Offset, to: Offset, why: MissingReason) -> item::Item {
-    let (from, to) = (from.get(), to.get());
-    let gap = |why: &str| item::Item::Gap(consume_response::Gap { from, to, why: why.to_owned() });
+fn missing(range: Range<Offset>, why: MissingReason) -> item::Item {
+    let Range { start: from, end: to } = range;
     match why {
-        MissingReason::Gap(reason) => gap(reason.as_str()),
-        MissingReason::Trimmed => gap("trimmed"),
-        MissingReason::Damage(damage) => item::Item::Damage(consume_response::Damage {
-            from,
-            to,
-            file: damage.path.display().to_string(),
-            message: format!("{}, at byte {}", damage.why, damage.position),
-        }),
+        MissingReason::Gap(reason) => item::Item::Gap(topics::gap(from, to, reason.as_str())),
+        MissingReason::Trimmed => item::Item::Gap(topics::gap(from, to, "trimmed")),
+        MissingReason::Damage(damage) => item::Item::Damage(topics::damage(from, to, &damage)),
     }
 }
 

@@ -132,13 +132,10 @@ impl Reading {
                     }
                     next
                 }
-                Read::Trimmed { from, to } => gap(from, to, "trimmed"),
-                Read::Damage(damage) => item::Item::Damage(read_response::Damage {
-                    from: damage.from.get(),
-                    to: damage.to.get(),
-                    file: damage.path.display().to_string(),
-                    message: format!("{}, at byte {}", damage.why, damage.position),
-                }),
+                Read::Trimmed { from, to } => item::Item::Gap(topics::gap(from, to, "trimmed")),
+                Read::Damage(damage) => {
+                    item::Item::Damage(topics::damage(damage.from, damage.to, &damage))
+                }
                 Read::CaughtUp(durable_end) => {
                     let durable_end = durable_end.get();
                     items.push(item(item::Item::CaughtUp(read_response::CaughtUp { durable_end })));
@@ -156,12 +153,10 @@ fn frame_item(frame: &Frame) -> item::Item {
             batch: batch.expect("a batch frame has one"),
             receive_time_ms: frame.receive_time().get(),
         }),
-        (FrameKind::Gap { next, reason }, _) => gap(frame.base(), next, reason.as_str()),
+        (FrameKind::Gap { next, reason }, _) => {
+            item::Item::Gap(topics::gap(frame.base(), next, reason.as_str()))
+        }
     }
-}
-
-fn gap(from: Offset, to: Offset, why: &str) -> item::Item {
-    item::Item::Gap(read_response::Gap { from: from.get(), to: to.get(), why: why.to_owned() })
 }
 
 fn item(item: item::Item) -> Item {

@@ -1,6 +1,6 @@
 //! `danube.stream.v1`.
 
-use danube_broker::{Broker, Error};
+use danube_broker::Broker;
 use danube_proto::convert;
 use danube_proto::stream::stream_server::Stream;
 use danube_proto::stream::{
@@ -11,7 +11,7 @@ use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
 
-use super::{consume, produce, read, status};
+use super::{consume, produce, read, status, topics};
 use crate::caps;
 use crate::sessions::Sessions;
 
@@ -30,11 +30,8 @@ impl Stream for StreamRpc {
     ) -> Result<Response<LookupResponse>, Status> {
         let topic = convert::topic_name("topic", &request.get_ref().topic);
         let topic = topic.map_err(|error| status::invalid(&error))?;
-        let partitions = match self.broker.partitions(&topic) {
-            Err(Error::TopicNotFound { .. }) => Vec::new(),
-            found => found.map_err(|error| status::status(&error))?,
-        };
-        let partitions = partitions.iter().map(ToString::to_string).collect();
+        let partitions = topics::partitions(&self.broker, &topic);
+        let partitions = partitions.map_err(|error| status::status(&error))?;
         Ok(Response::new(LookupResponse { partitions }))
     }
 

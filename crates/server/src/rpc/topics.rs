@@ -1,8 +1,8 @@
 //! Finding topics, and places in them.
 
 use danube_broker::{Broker, Delivery, Error, NewTopic, Start, Topic};
-use danube_model::{Durability, ErrorKind, TopicName};
-use danube_proto::stream::Expectation;
+use danube_model::{Durability, ErrorKind, Offset, TopicName};
+use danube_proto::stream::{Damage, Expectation, Gap};
 use danube_proto::{Reliability, convert};
 
 /// What a producer expects of a topic; what is `None` agrees with everything.
@@ -102,6 +102,30 @@ fn check(expected: Expected, name: &TopicName, delivery: Delivery) -> Result<(),
         Delivery::NonReliable => "not reliable".to_owned(),
     };
     Err(Error::Differs { topic: name.clone(), what })
+}
+
+/// A topic's partitions by number, or itself if it has none; nothing if it is unknown.
+pub(crate) fn partitions(broker: &Broker, topic: &TopicName) -> Result<Vec<String>, Error> {
+    let partitions = match broker.partitions(topic) {
+        Err(Error::TopicNotFound { .. }) => Vec::new(),
+        found => found?,
+    };
+    Ok(partitions.iter().map(ToString::to_string).collect())
+}
+
+/// Offsets `[from, to)` will never be readable.
+pub(crate) fn gap(from: Offset, to: Offset, why: &str) -> Gap {
+    Gap { from: from.get(), to: to.get(), why: why.to_owned() }
+}
+
+/// Offsets `[from, to)` can't be read, because of this damage.
+pub(crate) fn damage(from: Offset, to: Offset, damage: &danube_broker::Damage) -> Damage {
+    Damage {
+        from: from.get(),
+        to: to.get(),
+        file: damage.path.display().to_string(),
+        message: format!("{}, at byte {}", damage.why, damage.position),
+    }
 }
 
 #[cfg(test)]

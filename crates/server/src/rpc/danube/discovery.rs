@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use danube_broker::{Broker, Error};
+use danube_broker::Broker;
 use danube_proto::convert;
 use danube_proto::danube::discovery_server::Discovery;
 use danube_proto::danube::topic_lookup_response::LookupType;
@@ -11,7 +11,7 @@ use tonic::codegen::http::uri::Authority;
 use tonic::{Request, Response, Status};
 
 use crate::config::Advertised;
-use crate::rpc::status;
+use crate::rpc::{status, topics};
 
 /// The service.
 #[derive(Clone)]
@@ -55,11 +55,8 @@ impl Discovery for DiscoveryRpc {
     ) -> Result<Response<TopicPartitionsResponse>, Status> {
         let TopicLookupRequest { request_id, topic } = request.into_inner();
         let name = convert::topic_name("topic", &topic).map_err(|error| status::invalid(&error))?;
-        let partitions = match self.broker.partitions(&name) {
-            Err(Error::TopicNotFound { .. }) => Vec::new(),
-            found => found.map_err(|error| status::status(&error))?,
-        };
-        let partitions = partitions.iter().map(ToString::to_string).collect();
+        let partitions = topics::partitions(&self.broker, &name);
+        let partitions = partitions.map_err(|error| status::status(&error))?;
         Ok(Response::new(TopicPartitionsResponse { request_id, partitions }))
     }
 }
