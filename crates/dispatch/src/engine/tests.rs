@@ -61,6 +61,20 @@ proptest! {
     }
 }
 
+/// A consumer without credit holds back its key; sixteen times the window later nothing more is read, though another
+/// consumer could take the next key. With room for one more it is.
+#[test]
+fn what_is_held_back_bounds_what_is_read() {
+    for (held_back, is_delivered) in [(15, true), (16, false)] {
+        let mut world = World::new(SubscriptionType::KeyShared, 1);
+        world.event(Event::Join { consumer: 3, credit: 0, filter: 1 });
+        (0..held_back).for_each(|_| world.event(Event::Publish(vec![0])));
+        world.event(Event::Join { consumer: 0, credit: u64::MAX, filter: 2 });
+        world.event(Event::Publish(vec![3]));
+        assert_eq!(!world.actions.is_empty(), is_delivered, "behind {held_back}");
+    }
+}
+
 fn id(number: u64) -> ConsumerId {
     ConsumerId::new(number).unwrap()
 }

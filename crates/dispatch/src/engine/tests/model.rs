@@ -6,6 +6,9 @@ use danube_model::{Backoff, Chunk, PoisonPolicy};
 
 use super::super::*;
 
+/// Records that are offered together.
+const BATCH: u64 = 5;
+
 /// What may happen.
 #[derive(Clone, Debug)]
 pub(super) enum Event {
@@ -395,7 +398,7 @@ impl World {
 
     fn offer(&mut self) {
         let next = self.engine.next_offset().get();
-        let end = (next + 5).min(self.records.len() as u64);
+        let end = (next + BATCH).min(self.records.len() as u64);
         if self.engine.wants() == 0 || next == end {
             return;
         }
@@ -513,6 +516,18 @@ impl World {
         self.check_nothing_waits_in_vain();
     }
 
+    /// All records; or only those that were offered, when so many of them are not settled that nothing more is read.
+    fn within_reach(&self) -> impl Iterator<Item = &Record> {
+        let offered = self.engine.next_offset().get() as usize;
+        let is_open = |record: &&Record| record.state != State::Settled;
+        let known = self.records[..offered].iter().filter(is_open).count() as u64;
+        let most = 16 * self.max_unacked;
+        // It reads a batch as long as there is room for one record.
+        assert!(known < most + BATCH, "{known} are known ahead, of {most}");
+        let is_full = known >= most;
+        self.records.iter().take(if is_full { offered } else { self.records.len() })
+    }
+
     fn check_nothing_waits_in_vain(&self) {
         let can_take = |present: &&Present| present.has_room && present.credit > 0;
         let has_room = self.open() < self.max_unacked;
@@ -523,7 +538,7 @@ impl World {
         };
         if self.is_by_key() {
             let mut firsts = BTreeMap::new();
-            for record in self.records.iter().filter(|record| record.state != State::Settled) {
+            for record in self.within_reach().filter(|record| record.state != State::Settled) {
                 firsts.entry(&record.key).or_insert(record);
             }
             for record in firsts.values().filter(|record| may_go(record)) {
