@@ -56,6 +56,8 @@ pub struct SubscriptionConfig {
     pub max_unacked_messages: u64,
     /// How often cursors are saved.
     pub cursor_flush_interval: Duration,
+    /// Key-shared: how long keys are kept for a consumer that is not there, while others are.
+    pub consumer_absence: Duration,
     /// What becomes of records that fail, of new subscriptions.
     pub failure_policy: FailurePolicy,
     /// Subscriptions of a topic; 0: no limit.
@@ -71,6 +73,7 @@ impl Default for SubscriptionConfig {
         SubscriptionConfig {
             max_unacked_messages: 1000,
             cursor_flush_interval: Duration::from_secs(1),
+            consumer_absence: Duration::from_secs(60),
             failure_policy: FailurePolicy::default(),
             subscriptions_per_topic_max: 0,
             consumers_per_topic_max: 0,
@@ -199,9 +202,11 @@ impl Topic {
         let (topic, name) = (key.topic, consumer);
         let register = RegisterConsumer { topic, subscription, name, consumer: id, filters, at };
         let replaced = inner.meta.propose(register).await?;
-        if let Some(replaced) = replaced {
-            inner.subscriptions.tell(&key, Command::Replaced(replaced)).await;
-        }
+        let (done, is_expected) = oneshot::channel();
+        let registered = Command::Registered { consumer: id, replaced, done };
+        inner.subscriptions.tell(&key, registered).await;
+        // Without a task there is no answer: the next one begins with what is registered.
+        let _ = is_expected.await;
         self.forget_old_registrations(&key).await?;
         Ok(id)
     }

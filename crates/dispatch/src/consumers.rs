@@ -1,15 +1,18 @@
-//! The consumers that are there, and what each can take.
+//! The consumers that are there, and what each can take; and those that are briefly gone.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use danube_model::{ConsumerId, Offset};
 
+use crate::absent::Absent;
 use crate::filter::Filter;
 
 /// All that are there, and whose turn it is.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Consumers {
+    /// Those that are not there, and whose keys are kept.
+    pub(crate) absent: Absent,
     by_id: BTreeMap<ConsumerId, Consumer>,
     /// In the order in which they came.
     order: Vec<ConsumerId>,
@@ -30,6 +33,7 @@ pub(crate) struct Consumer {
     pub(crate) came_on: Option<(u64, Offset, Duration)>,
     /// Which keys it wants; empty: every one.
     pub(crate) filters: Vec<Filter>,
+    pub(crate) name: Box<str>,
     /// Its name, as a number.
     pub(crate) seed: u64,
 }
@@ -41,29 +45,28 @@ impl Consumer {
     }
 
     pub(crate) fn takes_key(&self, key: &[u8]) -> bool {
-        self.filters.is_empty() || self.filters.iter().any(|filter| filter.matches(key))
+        Filter::any_matches(&self.filters, key)
     }
 }
 
 impl Consumers {
     pub(crate) fn join(&mut self, id: ConsumerId, consumer: Consumer) {
+        self.absent.remove(&consumer.name);
         if self.by_id.insert(id, consumer).is_none() {
             self.order.push(id);
         }
     }
 
-    /// Whether it was there.
-    pub(crate) fn leave(&mut self, id: ConsumerId) -> bool {
-        if self.by_id.remove(&id).is_none() {
-            return false;
-        }
+    /// What it was, if it was there.
+    pub(crate) fn leave(&mut self, id: ConsumerId) -> Option<Consumer> {
+        let consumer = self.by_id.remove(&id)?;
         let at = self.order.iter().position(|other| *other == id);
         let at = at.expect("it is in both or in none");
         self.order.remove(at);
         if at < self.turn {
             self.turn -= 1;
         }
-        true
+        Some(consumer)
     }
 
     pub(crate) fn get(&self, id: ConsumerId) -> Option<&Consumer> {

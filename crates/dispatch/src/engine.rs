@@ -23,7 +23,7 @@ use std::time::Duration;
 use danube_model::{ConsumerId, FailurePolicy, Offset, SubscriptionType};
 
 use self::failure::Poison;
-use self::queue::Queue;
+use self::queue::{Queue, Room};
 use crate::consumers::{Consumer, Consumers};
 use crate::cursor::{Cursor, CursorChanges};
 use crate::filter::Filter;
@@ -41,6 +41,8 @@ pub struct Settings {
     pub max_unacked_messages: u64,
     /// What becomes of records that fail.
     pub policy: FailurePolicy,
+    /// Key-shared: how long keys are kept for a consumer that is not there, while others are.
+    pub absence: Duration,
 }
 
 /// What a delivery promises.
@@ -192,7 +194,7 @@ impl Engine {
         if self.is_blocked() {
             return 0;
         }
-        self.queue.wants(&self.consumers, self.room(), self.settings.max_unacked_messages)
+        self.queue.wants(&self.consumers, self.room().fresh, self.settings.max_unacked_messages)
     }
 
     /// The first offset that was offered and not delivered yet; `None` if there is none.
@@ -204,13 +206,15 @@ impl Engine {
     pub fn next_timer(&self) -> Option<Duration> {
         let timeout = self.flights.first_time_after(Duration::ZERO);
         let timeout = timeout.filter(|at| *at < Duration::MAX);
-        [timeout, self.queue.first_time()].into_iter().flatten().min()
+        let absence = self.consumers.absent.first_time().filter(|_| !self.consumers.is_empty());
+        [timeout, self.queue.first_time(), absence].into_iter().flatten().min()
     }
 
     /// Records that may be handed out beyond those that are not settled.
-    fn room(&self) -> u64 {
-        let open = self.flights.offsets() + self.queue.waiting() + self.poison.offsets();
-        self.settings.max_unacked_messages.saturating_sub(open)
+    fn room(&self) -> Room {
+        let open = self.flights.offsets() + self.poison.offsets();
+        let again = self.settings.max_unacked_messages.saturating_sub(open);
+        Room { fresh: again.saturating_sub(self.queue.waiting()), again }
     }
 
     fn is_blocked(&self) -> bool {
@@ -318,25 +322,46 @@ impl Engine {
     }
 
     /// A consumer came. Whether it may is the caller's to decide.
-    pub fn join(&mut self, joining: Joining<'_>) {
+    pub fn join(&mut self, joining: Joining<'_>, now: Duration) {
         let Joining { id, name, credit, filters } = joining;
         let filters = if self.queue.is_by_key() { filters } else { Vec::new() };
         let seed = keys::hash(name.as_bytes());
-        let came_on = None;
-        let consumer = Consumer { credit, has_room: true, in_flight: 0, came_on, filters, seed };
+        let (name, came_on) = (name.into(), None);
+        let consumer =
+            Consumer { credit, has_room: true, in_flight: 0, came_on, filters, name, seed };
+        if self.consumers.is_empty() {
+            // Until now nothing was skipped, and it is the first one that comes back.
+            self.consumers.absent.prolong(now.saturating_add(self.settings.absence));
+        }
         self.consumers.join(id, consumer);
         self.assign();
     }
 
-    /// A consumer has gone: what it held is handed out again at once.
-    pub fn leave(&mut self, id: ConsumerId) {
-        if !self.consumers.leave(id) {
-            return;
-        }
+    /// A consumer has gone: what it held is handed out again at once, or kept for it.
+    pub fn leave(&mut self, id: ConsumerId, now: Duration) {
+        let Some(Consumer { name, filters, .. }) = self.consumers.leave(id) else { return };
+        self.keep_keys(name, filters, now);
         for (range, flight) in self.flights.take_where(|flight| flight.consumer == id) {
             self.put_back(range, Duration::ZERO, flight.tries);
         }
         self.assign();
+    }
+
+    /// A consumer that is not there may come: its keys are kept for it as if it had just gone. What was known of one of its
+    /// name that has gone is replaced; one that is there stays what it is.
+    pub fn expect(&mut self, name: &str, filters: Vec<Filter>, now: Duration) {
+        if self.consumers.iter().all(|(_, consumer)| *consumer.name != *name) {
+            self.keep_keys(name.into(), filters, now);
+            self.assign();
+        }
+    }
+
+    fn keep_keys(&mut self, name: Box<str>, filters: Vec<Filter>, now: Duration) {
+        let is_kept = self.queue.is_by_key() && self.settings.promise == Promise::AtLeastOnce;
+        if is_kept && !self.settings.absence.is_zero() {
+            let until = now.saturating_add(self.settings.absence);
+            self.consumers.absent.add(name, filters, until);
+        }
     }
 
     /// Keys get the consumers that are there; those that nobody wants are settled.
@@ -381,6 +406,9 @@ impl Engine {
     pub fn poll(&mut self, now: Duration) -> Option<Action> {
         self.time_out(now);
         self.queue.advance(now);
+        if !self.consumers.is_empty() && self.consumers.absent.expire(now) {
+            self.assign();
+        }
         if let Some(action) = self.actions.pop_front() {
             return Some(action);
         }

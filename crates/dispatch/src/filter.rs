@@ -10,6 +10,11 @@ impl Filter {
         Filter(pattern.into())
     }
 
+    /// Whether filters of one consumer take a key; none of them take every key.
+    pub(crate) fn any_matches(filters: &[Filter], key: &[u8]) -> bool {
+        filters.is_empty() || filters.iter().any(|filter| filter.matches(key))
+    }
+
     /// Whether it takes a key. A key that is not UTF-8 is compared as if each wrong byte were the replacement character.
     pub fn matches(&self, key: &[u8]) -> bool {
         let key = String::from_utf8_lossy(key);

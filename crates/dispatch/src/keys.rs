@@ -7,7 +7,7 @@
 //! ```
 //!
 //! The first waiting record of a key is *ready* if it waits for no time, no poison lies before it, and whoever holds
-//! earlier records is the consumer that the key is assigned to. Each consumer has the set of its ready records, so that
+//! earlier records is the taker of the key. Each consumer has the set of its ready records, so that
 //! what comes next is found without looking at keys that can't go on.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -35,6 +35,10 @@ pub(crate) struct Keys {
     /// Records that wait and were never in flight.
     untried: BTreeSet<Offset>,
     key_bytes: usize,
+    /// Records that wait and were in flight before.
+    tried: u64,
+    /// Those of them whose key nobody takes who is there.
+    tried_away: u64,
 }
 
 /// The records of one key.
@@ -45,10 +49,20 @@ struct KeyRecords {
     poison: BTreeSet<Offset>,
     /// Who has what is in flight.
     holder: Option<ConsumerId>,
-    /// Who is to have what comes.
-    assigned: Option<ConsumerId>,
+    taker: Taker,
     /// Where its ready record is entered.
     ready: Option<(ConsumerId, Ready)>,
+}
+
+/// Who is to have what comes of a key.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Taker {
+    Here(ConsumerId),
+    /// Nobody who is there, but one may come for it.
+    #[default]
+    Away,
+    /// It is to be skipped.
+    Nobody,
 }
 
 /// A ready record: those that were delivered before come first.
@@ -79,16 +93,16 @@ impl Keys {
     /// Adds a record; false, and nothing is added, if no consumer wants its key.
     pub(crate) fn add(&mut self, offset: Offset, key: &[u8], consumers: &Consumers) -> bool {
         if !self.keys.contains_key(key) {
-            let assigned = choose(key, consumers);
-            if assigned.is_none() && !consumers.is_empty() {
+            let taker = choose(key, consumers);
+            if taker == Taker::Nobody {
                 return false;
             }
             self.key_bytes += key.len();
-            self.keys.insert(key.into(), KeyRecords { assigned, ..KeyRecords::default() });
+            self.keys.insert(key.into(), KeyRecords { taker, ..KeyRecords::default() });
         }
         let (key, records) =
             self.keys.get_key_value(key).expect("it was entered where it was missing");
-        if records.assigned.is_none() && !consumers.is_empty() {
+        if records.taker == Taker::Nobody {
             return false;
         }
         let key = Arc::clone(key);
@@ -107,6 +121,7 @@ impl Keys {
         self.untried.remove(&offset);
         records.in_flight.insert(offset);
         records.holder = Some(consumer);
+        self.tried -= u64::from(waiting.is_tried());
         self.refresh(&key);
         Some((offset, waiting.tries))
     }
@@ -124,16 +139,10 @@ impl Keys {
 
     /// A record that was in flight, or poison, waits again, until `due`; false, and it is forgotten, if no consumer wants
     /// its key any more.
-    pub(crate) fn put_back(
-        &mut self,
-        offset: Offset,
-        due: Duration,
-        tries: Tries,
-        consumers: &Consumers,
-    ) -> bool {
+    pub(crate) fn put_back(&mut self, offset: Offset, due: Duration, tries: Tries) -> bool {
         let key = Arc::clone(&self.of_record[&offset]);
         let records = self.keys.get_mut(&key).expect("every record's key is there");
-        if records.assigned.is_none() && !consumers.is_empty() {
+        if records.taker == Taker::Nobody {
             self.remove(offset);
             return false;
         }
@@ -154,7 +163,10 @@ impl Keys {
 
     fn wait(&mut self, key: &Key, offset: Offset, due: Duration, tries: Tries) {
         let records = self.keys.get_mut(key).expect("every record's key is there");
-        records.waiting.insert(offset, Waiting { due, tries });
+        let waiting = Waiting { due, tries };
+        self.tried += u64::from(waiting.is_tried());
+        self.tried_away += u64::from(waiting.is_tried() && records.is_away());
+        records.waiting.insert(offset, waiting);
         if due > Duration::ZERO {
             self.later.insert((due, offset));
         }
@@ -169,13 +181,23 @@ impl Keys {
         }
     }
 
-    /// The records of a range that wait and were delivered before.
-    pub(crate) fn tried(&self, range: Range<Offset>) -> Vec<Offset> {
-        let was_tried = |(offset, key): (&Offset, &Key)| {
-            let waiting = self.keys[key].waiting.get(offset)?;
-            (waiting.tries.deliveries > 0).then_some(*offset)
+    /// How many records wait for another delivery to somebody who is there.
+    pub(crate) fn tried_here(&self) -> u64 {
+        self.tried - self.tried_away
+    }
+
+    /// Forgets the records of a range that wait and were delivered before, which are settled; which these are.
+    pub(crate) fn take_tried(&mut self, range: Range<Offset>) -> Vec<Offset> {
+        if self.tried == 0 {
+            return Vec::new();
+        }
+        let is_tried = |(offset, key): &(&Offset, &Key)| {
+            self.keys[*key].waiting.get(*offset).is_some_and(Waiting::is_tried)
         };
-        self.of_record.range(range).filter_map(was_tried).collect()
+        let tried = self.of_record.range(range).filter(is_tried);
+        let tried: Vec<_> = tried.map(|(offset, _)| *offset).collect();
+        tried.iter().for_each(|offset| self.remove(*offset));
+        tried
     }
 
     fn remove(&mut self, offset: Offset) {
@@ -184,6 +206,8 @@ impl Keys {
         if let Some(waiting) = records.waiting.remove(&offset) {
             self.later.remove(&(waiting.due, offset));
             self.untried.remove(&offset);
+            self.tried -= u64::from(waiting.is_tried());
+            self.tried_away -= u64::from(waiting.is_tried() && records.is_away());
         }
         records.in_flight.remove(&offset);
         records.poison.remove(&offset);
@@ -213,25 +237,27 @@ impl Keys {
     }
 
     /// Consumers came or went: each key may have another one. What waits of keys that nobody wants comes back, forgotten.
-    pub(crate) fn assign(&mut self, consumers: &Consumers) -> Vec<(Offset, Tries)> {
+    pub(crate) fn assign(&mut self, consumers: &Consumers) -> Vec<Offset> {
         let mut unwanted = Vec::new();
         let keys: Vec<_> = self.keys.keys().cloned().collect();
+        self.tried_away = 0;
         for key in keys {
-            let assigned = choose(&key, consumers);
             let records = self.keys.get_mut(&key).expect("it was listed");
-            records.assigned = assigned;
-            if assigned.is_none() && !consumers.is_empty() {
-                unwanted.extend(
-                    records.waiting.iter().map(|(offset, waiting)| (*offset, waiting.tries)),
-                );
+            records.taker = choose(&key, consumers);
+            if records.is_away() {
+                let tried = records.waiting.values().filter(|waiting| waiting.is_tried());
+                self.tried_away += tried.count() as u64;
+            }
+            if records.taker == Taker::Nobody {
+                unwanted.extend(records.waiting.keys().copied());
             }
             self.refresh(&key);
         }
-        unwanted.iter().for_each(|(offset, _)| self.remove(*offset));
+        unwanted.iter().for_each(|offset| self.remove(*offset));
         unwanted
     }
 
-    /// Enters the key's ready record, if it has one, for the consumer that it is assigned to.
+    /// Enters the key's ready record, if it has one, for the key's taker.
     fn refresh(&mut self, key: &Key) {
         let records = self.keys.get_mut(key).expect("it is called for keys that are there");
         if records.in_flight.is_empty() {
@@ -257,22 +283,37 @@ impl Keys {
 }
 
 impl KeyRecords {
+    /// Whether what waits is for nobody who is there.
+    fn is_away(&self) -> bool {
+        !matches!(self.taker, Taker::Here(_))
+    }
+
     fn ready(&self) -> Option<(ConsumerId, Ready)> {
         let (&offset, waiting) = self.waiting.first_key_value()?;
-        let assigned = self.assigned?;
-        let is_free = self.holder.is_none_or(|holder| holder == assigned);
+        let Taker::Here(taker) = self.taker else { return None };
+        let is_free = self.holder.is_none_or(|holder| holder == taker);
         let is_held_back = self.poison.first().is_some_and(|poison| *poison < offset);
-        let ready = Ready { is_untried: waiting.tries.deliveries == 0, offset };
-        (is_free && !is_held_back && waiting.due.is_zero()).then_some((assigned, ready))
+        let ready = Ready { is_untried: !waiting.is_tried(), offset };
+        (is_free && !is_held_back && waiting.due.is_zero()).then_some((taker, ready))
     }
 }
 
-/// The consumer of a key, of those that want it: the one with the highest weight (rendezvous hashing), so that when
-/// consumers come or go only the keys move that have to.
-fn choose(key: &[u8], consumers: &Consumers) -> Option<ConsumerId> {
+impl Waiting {
+    fn is_tried(&self) -> bool {
+        self.tries.deliveries > 0
+    }
+}
+
+/// The taker of a key. Of the consumers that are there and want it, it is the one with the highest weight (rendezvous
+/// hashing), so that when consumers come or go only the keys move that have to. While nobody is there it may be anybody.
+fn choose(key: &[u8], consumers: &Consumers) -> Taker {
     let hash = hash(key);
     let wanting = consumers.iter().filter(|(_, consumer)| consumer.takes_key(key));
-    wanting.max_by_key(|(id, consumer)| (mix(hash ^ consumer.seed), *id)).map(|(id, _)| id)
+    match wanting.max_by_key(|(id, consumer)| (mix(hash ^ consumer.seed), *id)) {
+        Some((id, _)) => Taker::Here(id),
+        None if consumers.is_empty() || consumers.absent.takes_key(key) => Taker::Away,
+        None => Taker::Nobody,
+    }
 }
 
 /// FNV-1a with 64 bits.

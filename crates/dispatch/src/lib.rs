@@ -8,15 +8,16 @@
 //!
 //! Invariants:
 //! * A record is at one consumer at a time, and is settled at most once between two settings of the cursor.
-//! * State is bounded by [`Settings::max_unacked_messages`], whatever consumers do; what is read ahead is asked for first
-//!   ([`Engine::wants`]).
+//! * State is bounded by [`Settings::max_unacked_messages`] and the consumers that are there or were lately, whatever they
+//!   do; what is read ahead is asked for first ([`Engine::wants`]).
 //! * Deterministic: the same events give the same actions; nothing here iterates in the order of a hash.
 //!
 //! Reading order: `docs/delivery.md`, which states the rules; [`engine`]; [`cursor`] for what is settled; then `spans`
-//! (offsets in flight or waiting), `keys` (who has which key), `consumers` and `filter`.
+//! (offsets in flight or waiting), `keys` (who has which key), `consumers`, `absent` and `filter`.
 
 #![deny(clippy::wildcard_enum_match_arm)]
 
+mod absent;
 mod consumers;
 pub mod cursor;
 pub mod engine;

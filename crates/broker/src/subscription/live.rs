@@ -38,8 +38,8 @@ pub(super) enum Command {
     Attach { consumer: Arriving, done: oneshot::Sender<Result<()>> },
     /// A consumer goes.
     Leave { outbox: Arc<Outbox>, done: oneshot::Sender<()> },
-    /// A registration was replaced.
-    Replaced(ConsumerId),
+    /// A consumer was registered, maybe in place of another; the answer comes when it is expected.
+    Registered { consumer: ConsumerId, replaced: Option<ConsumerId>, done: oneshot::Sender<()> },
     /// A consumer has done something with records.
     Settle(Settle),
     /// The cursor is to be set anew.

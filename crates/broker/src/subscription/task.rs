@@ -1,5 +1,6 @@
 //! The task of one subscription: it owns the engine, feeds it, and does what it says.
 
+mod comings;
 mod hand_out;
 
 use std::collections::BTreeMap;
@@ -7,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use danube_dispatch::{Cursor, Engine, Filter, Joining, Promise, Settings};
+use danube_dispatch::{Cursor, Engine, Promise, Settings};
 use danube_meta::command::{SaveCursor, SeekSubscription};
 use danube_model::{
     ConsumerId, ConsumerName, Epoch, ErrorKind, FailurePolicy, Offset, SubscriptionType,
@@ -15,10 +16,10 @@ use danube_model::{
 use tokio::sync::{mpsc, oneshot};
 
 use super::dead_letter::DeadLetters;
-use super::live::{Arriving, Command, Key};
+use super::live::{Command, Key};
 use super::outbox::{Outbox, Touched};
 use super::source::{Found, Source};
-use super::{Settle, SubscriptionDescription, Window};
+use super::{Settle, SubscriptionDescription};
 use crate::error::{Error, Result};
 use crate::topic::Topic;
 
@@ -101,12 +102,18 @@ impl Task {
             promise,
             max_unacked_messages: known.max_unacked_messages.unwrap_or(default),
             policy: known.policy.clone(),
+            absence: inner.config.subscriptions.consumer_absence,
         };
+        let mut engine = Engine::new(settings, cursor);
+        let now = inner.env.clock.monotonic();
+        for (name, consumer) in &known.consumers {
+            engine.expect(name.as_str(), comings::filters(&consumer.filters), now);
+        }
         Ok(Task {
             kind: known.kind,
             promise,
             policy: known.policy.clone(),
-            engine: Engine::new(settings, cursor),
+            engine,
             incarnation: known.incarnation,
             epoch,
             source,
@@ -118,7 +125,7 @@ impl Task {
             touched,
             is_changed,
             is_saving: false,
-            idle_since: inner.env.clock.monotonic(),
+            idle_since: now,
             topic: topic.clone(),
             key,
         })
@@ -234,7 +241,10 @@ impl Task {
                 }
                 let _ = done.send(());
             }
-            Command::Replaced(id) => self.remove(id, Error::Replaced),
+            Command::Registered { consumer, replaced, done } => {
+                self.registered(consumer, replaced);
+                let _ = done.send(());
+            }
             Command::Settle(settle) => self.settle(settle),
             Command::Seek { floor, done } => {
                 let _ = done.send(self.seek(floor).await);
@@ -297,65 +307,6 @@ impl Task {
             }
             Settle::Reject { offset, reason } => self.engine.reject(offset, &reason),
         }
-    }
-
-    fn attach(&mut self, arriving: Arriving) -> Result<()> {
-        let Arriving { id, window, outbox } = arriving;
-        let inner = &self.topic.broker.inner;
-        let (name, filters) = inner
-            .meta
-            .read(|state| {
-                let consumers = &state.subscription_of(id)?.consumers;
-                let (name, known) = consumers.iter().find(|(_, known)| known.id == id)?;
-                Some((name.clone(), known.filters.clone()))
-            })
-            .ok_or(Error::ConsumerUnknown { consumer: id })?;
-        // An older stream of the same consumer, and an older consumer of the same name, have gone.
-        let of_name = self.consumers.iter().filter(|(_, attached)| attached.name == name);
-        for older in of_name.map(|(id, _)| *id).collect::<Vec<_>>() {
-            self.remove(older, Error::Replaced);
-        }
-        let broker = &self.topic.broker;
-        broker.inner.subscriptions.arrive(broker, &self.key, &name, id, self.kind)?;
-        let credit = match window {
-            Window::Unlimited => u64::MAX,
-            Window::Credit(records) => records,
-        };
-        let filters = filters.iter().map(|filter| Filter::new(filter)).collect();
-        self.engine.join(Joining { id, name: name.as_str(), credit, filters });
-        self.consumers.insert(id, Attached { name, outbox });
-        self.source.set_open(true);
-        Ok(())
-    }
-
-    fn remove(&mut self, id: ConsumerId, reason: Error) {
-        let Some(attached) = self.consumers.remove(&id) else { return };
-        attached.outbox.end(reason);
-        self.engine.leave(id);
-        self.topic.broker.inner.subscriptions.depart(&self.key, &attached.name, id);
-        self.source.set_open(!self.consumers.is_empty());
-        self.idle_since = self.now();
-    }
-
-    async fn look_at_consumers(&mut self) -> Next {
-        // What a consumer said before it went counts.
-        for _ in 0..self.commands.len() {
-            let Ok(command) = self.commands.try_recv() else { break };
-            if let Next::End = self.command(command).await {
-                return Next::End;
-            }
-        }
-        for id in self.touched.take() {
-            let Some(attached) = self.consumers.get(&id) else { continue };
-            let seen = attached.outbox.look();
-            if seen.has_gone {
-                self.remove(id, Error::Replaced);
-                continue;
-            }
-            self.engine.grant(id, seen.granted);
-            self.engine.set_room(id, seen.has_room);
-        }
-        Next::GoOn
     }
 
     /// What is read is offered to the engine.

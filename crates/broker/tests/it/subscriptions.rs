@@ -1,5 +1,6 @@
 //! Subscriptions on a simulated machine: who gets what, what is settled, and what is left of it after a stop.
 
+mod absent;
 mod consuming;
 mod failing;
 mod races;

@@ -147,7 +147,7 @@ impl Engine {
     }
 
     pub(super) fn put_back(&mut self, range: Range<Offset>, due: Duration, tries: Tries) {
-        for unwanted in self.queue.put_back(range, due, tries, &self.consumers) {
+        for unwanted in self.queue.put_back(range, due, tries) {
             self.cursor.settle(unwanted..unwanted + 1);
         }
     }

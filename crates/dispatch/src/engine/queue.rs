@@ -22,11 +22,16 @@ pub(super) enum Queue {
     /// Exclusive, failover, shared.
     Ranges(Ranges),
     /// Key-shared.
-    Keys {
-        keys: Keys,
-        /// Records that were delivered and wait.
-        tried: u64,
-    },
+    Keys(Keys),
+}
+
+/// How many records may be handed out.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Room {
+    /// Of those that never were before.
+    pub(super) fresh: u64,
+    /// Of those that were. Only consumers that come back to what they held may find none.
+    pub(super) again: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -54,7 +59,7 @@ impl Queue {
     pub(super) fn new(kind: SubscriptionType) -> Queue {
         let order = match kind {
             SubscriptionType::KeyShared => {
-                return Queue::Keys { keys: Keys::default(), tried: 0 };
+                return Queue::Keys(Keys::default());
             }
             SubscriptionType::Exclusive | SubscriptionType::Failover => Order::First,
             SubscriptionType::Shared => Order::Turns,
@@ -65,7 +70,7 @@ impl Queue {
     }
 
     pub(super) fn is_by_key(&self) -> bool {
-        matches!(self, Queue::Keys { .. })
+        matches!(self, Queue::Keys(_))
     }
 
     /// Adds what was never handed out, behind everything that was.
@@ -82,7 +87,7 @@ impl Queue {
 
     /// Adds one record; false if no consumer wants its key.
     pub(super) fn add_record(&mut self, offset: Offset, key: &[u8], consumers: &Consumers) -> bool {
-        let Queue::Keys { keys, .. } = self else {
+        let Queue::Keys(keys) = self else {
             panic!("only records of a key-shared subscription are offered with their keys");
         };
         keys.add(offset, key, consumers)
@@ -94,7 +99,7 @@ impl Queue {
             Queue::Ranges(ranges) => {
                 ranges.capacity(consumers).min(room).saturating_sub(ranges.fresh_offsets)
             }
-            Queue::Keys { keys, .. } => {
+            Queue::Keys(keys) => {
                 let ahead = max_unacked.saturating_mul(KEYED_AHEAD).saturating_sub(keys.records());
                 if keys.key_bytes() >= KEY_BYTES_AHEAD {
                     return 0;
@@ -106,11 +111,11 @@ impl Queue {
         }
     }
 
-    /// Records that were handed out before and wait for another time.
+    /// Records that were handed out before and wait for another time, but for those whose consumer is not there.
     pub(super) fn waiting(&self) -> u64 {
         match self {
             Queue::Ranges(ranges) => ranges.waiting.offsets(),
-            Queue::Keys { tried, .. } => *tried,
+            Queue::Keys(keys) => keys.tried_here(),
         }
     }
 
@@ -118,7 +123,7 @@ impl Queue {
     pub(super) fn first_untried(&self) -> Option<Offset> {
         match self {
             Queue::Ranges(ranges) => ranges.fresh.front().map(|range| range.start),
-            Queue::Keys { keys, .. } => keys.first_untried(),
+            Queue::Keys(keys) => keys.first_untried(),
         }
     }
 
@@ -126,7 +131,7 @@ impl Queue {
     pub(super) fn first_time(&self) -> Option<Duration> {
         match self {
             Queue::Ranges(ranges) => ranges.waiting.first_time_after(Duration::ZERO),
-            Queue::Keys { keys, .. } => keys.first_time(),
+            Queue::Keys(keys) => keys.first_time(),
         }
     }
 
@@ -134,34 +139,34 @@ impl Queue {
     pub(super) fn advance(&mut self, now: Duration) {
         match self {
             Queue::Ranges(ranges) => ranges.waiting.advance(now),
-            Queue::Keys { keys, .. } => keys.advance(now),
+            Queue::Keys(keys) => keys.advance(now),
         }
     }
 
-    /// What is handed out next, and to whom. At most `room` records that never were before.
+    /// What is handed out next, and to whom.
     pub(super) fn next(
         &mut self,
         consumers: &mut Consumers,
-        room: u64,
+        room: Room,
     ) -> Option<(ConsumerId, Range<Offset>, Tries)> {
         match self {
-            Queue::Ranges(ranges) => ranges.next(consumers, room),
-            Queue::Keys { keys, tried } => {
+            Queue::Ranges(ranges) => ranges.next(consumers, room.fresh),
+            Queue::Keys(keys) => {
+                let room_for = |tries: Tries| match tries.deliveries {
+                    0 => room.fresh,
+                    _ => room.again.min(1),
+                };
                 let can_go = |consumer| {
-                    keys.peek_next(consumer)
-                        .is_some_and(|(_, tries)| room > 0 || tries.deliveries > 0)
+                    keys.peek_next(consumer).is_some_and(|(_, tries)| room_for(tries) > 0)
                 };
                 let consumer = consumers.next(can_go)?;
                 let most = consumers.get(consumer)?.capacity();
                 let (first, tries) = keys.take_next(consumer)?;
-                let most = if tries.deliveries == 0 { most.min(room) } else { 1 };
+                let most = most.min(room_for(tries));
                 let mut end = first + 1;
                 while first.distance(end) < most && keys.peek_next(consumer) == Some((end, tries)) {
                     keys.take_next(consumer);
                     end += 1;
-                }
-                if tries.deliveries > 0 {
-                    *tried -= 1;
                 }
                 Some((consumer, first..end, tries))
             }
@@ -174,17 +179,14 @@ impl Queue {
         range: Range<Offset>,
         due: Duration,
         tries: Tries,
-        consumers: &Consumers,
     ) -> Vec<Offset> {
         let mut unwanted = Vec::new();
         match self {
             Queue::Ranges(ranges) => ranges.waiting.insert(range, due, tries),
-            Queue::Keys { keys, tried } => {
+            Queue::Keys(keys) => {
                 let mut offset = range.start;
                 while offset < range.end {
-                    if keys.put_back(offset, due, tries, consumers) {
-                        *tried += 1;
-                    } else {
+                    if !keys.put_back(offset, due, tries) {
                         unwanted.push(offset);
                     }
                     offset += 1;
@@ -198,7 +200,7 @@ impl Queue {
     pub(super) fn poisoned(&mut self, offset: Offset) {
         match self {
             Queue::Ranges(_) => {}
-            Queue::Keys { keys, .. } => keys.poisoned(offset),
+            Queue::Keys(keys) => keys.poisoned(offset),
         }
     }
 
@@ -208,14 +210,8 @@ impl Queue {
             Queue::Ranges(ranges) => {
                 ranges.waiting.take(range).into_iter().map(|(range, _)| range).collect()
             }
-            Queue::Keys { tried: 0, .. } => Vec::new(),
-            Queue::Keys { keys, tried } => {
-                let offsets = keys.tried(range);
-                *tried -= offsets.len() as u64;
-                for offset in &offsets {
-                    keys.settle(*offset..*offset + 1);
-                }
-                offsets.into_iter().map(|offset| offset..offset + 1).collect()
+            Queue::Keys(keys) => {
+                keys.take_tried(range).into_iter().map(|offset| offset..offset + 1).collect()
             }
         }
     }
@@ -224,7 +220,7 @@ impl Queue {
     pub(super) fn forget(&mut self, range: Range<Offset>) {
         match self {
             Queue::Ranges(_) => {}
-            Queue::Keys { keys, .. } => keys.settle(range),
+            Queue::Keys(keys) => keys.settle(range),
         }
     }
 
@@ -232,7 +228,7 @@ impl Queue {
     pub(super) fn remove(&mut self, range: Range<Offset>) {
         match self {
             Queue::Ranges(ranges) => ranges.remove_fresh(range),
-            Queue::Keys { keys, .. } => keys.settle(range),
+            Queue::Keys(keys) => keys.settle(range),
         }
     }
 
@@ -240,11 +236,7 @@ impl Queue {
     pub(super) fn assign(&mut self, consumers: &Consumers) -> Vec<Offset> {
         match self {
             Queue::Ranges(_) => Vec::new(),
-            Queue::Keys { keys, tried } => {
-                let unwanted = keys.assign(consumers);
-                *tried -= unwanted.iter().filter(|(_, tries)| tries.deliveries > 0).count() as u64;
-                unwanted.into_iter().map(|(offset, _)| offset).collect()
-            }
+            Queue::Keys(keys) => keys.assign(consumers),
         }
     }
 }

@@ -13,6 +13,7 @@ fn events() -> impl Strategy<Value = Event> {
         3 => (0u8..4, prop_oneof![Just(u64::MAX), 0u64..9], 0u8..4)
             .prop_map(|(consumer, credit, filter)| Event::Join { consumer, credit, filter }),
         2 => (0u8..4).prop_map(Event::Leave),
+        1 => (0u8..4, 0u8..4).prop_map(|(consumer, filter)| Event::Expect { consumer, filter }),
         2 => (0u8..4, 1u64..9).prop_map(|(consumer, records)| Event::Grant { consumer, records }),
         1 => (0u8..4, any::<bool>()).prop_map(|(consumer, room)| Event::Room { consumer, room }),
         8 => (0u64..40, 1u64..12).prop_map(|(first, count)| Event::Acknowledge { first, count }),
@@ -85,13 +86,19 @@ fn range(start: u64, end: u64) -> Range<Offset> {
 
 fn engine(kind: SubscriptionType, policy: FailurePolicy) -> Engine {
     let promise = Promise::AtLeastOnce;
-    let settings = Settings { kind, promise, max_unacked_messages: 1000, policy };
+    let absence = SECOND * 60;
+    let settings = Settings { kind, promise, max_unacked_messages: 1000, policy, absence };
     Engine::new(settings, Cursor::new(Offset::ZERO))
 }
 
 fn join(engine: &mut Engine, consumer: u64, credit: u64) {
+    join_for(engine, consumer, credit, &[], SECOND);
+}
+
+fn join_for(engine: &mut Engine, consumer: u64, credit: u64, filters: &[&str], now: Duration) {
     let name = format!("c{consumer}");
-    engine.join(Joining { id: id(consumer), name: &name, credit, filters: Vec::new() });
+    let filters = filters.iter().map(|filter| Filter::new(filter)).collect();
+    engine.join(Joining { id: id(consumer), name: &name, credit, filters }, now);
 }
 
 /// Consumer, first offset, end, count of deliveries.
@@ -235,8 +242,88 @@ fn at_most_once_settles_what_it_hands_out() {
     join(&mut engine, 1, 5);
     engine.offer(range(0, 8));
     assert_eq!(deliveries(&mut engine, SECOND), [(1, 0, 5, 1)]);
-    engine.leave(id(1));
+    engine.leave(id(1), SECOND);
     join(&mut engine, 2, 5);
     assert_eq!(deliveries(&mut engine, SECOND), [(2, 5, 8, 1)]);
     assert_eq!((engine.cursor().floor(), engine.next_timer()), (Offset::new(8), None));
+}
+
+fn offer_keys(engine: &mut Engine, from: u64, keys: &[&str]) {
+    let records = (from..).zip(keys).map(|(at, key)| (Offset::new(at), key.as_bytes()));
+    engine.offer_records(range(from, from + keys.len() as u64), records);
+}
+
+/// What a consumer held and what came while it was gone waits for it, and holds up nobody else; its time over, it is skipped.
+#[test]
+fn a_consumer_that_is_briefly_gone_misses_nothing() {
+    let mut engine = engine(SubscriptionType::KeyShared, FailurePolicy::default());
+    engine.set_max_unacked_messages(2);
+    join_for(&mut engine, 1, u64::MAX, &["a*"], SECOND);
+    join_for(&mut engine, 2, u64::MAX, &["b*"], SECOND);
+    offer_keys(&mut engine, 0, &["b", "b", "b"]);
+    assert_eq!(deliveries(&mut engine, SECOND), [(2, 0, 2, 1)]);
+    offer_keys(&mut engine, 3, &["a", "c"]);
+    engine.leave(id(2), SECOND);
+    // The window is free for the others.
+    assert_eq!(deliveries(&mut engine, SECOND), [(1, 3, 4, 1)]);
+    engine.acknowledge(range(3, 4), SECOND);
+    assert_eq!(engine.cursor().floor(), Offset::ZERO);
+
+    join_for(&mut engine, 2, u64::MAX, &["b*"], SECOND * 60);
+    assert_eq!(deliveries(&mut engine, SECOND * 60), [(2, 0, 1, 2), (2, 1, 2, 2)]);
+    engine.acknowledge(range(0, 2), SECOND * 60);
+    assert_eq!(deliveries(&mut engine, SECOND * 60), [(2, 2, 3, 1)]);
+    engine.leave(id(2), SECOND * 60);
+    assert_eq!(engine.next_timer(), Some(SECOND * 120));
+    assert_eq!(deliveries(&mut engine, SECOND * 119), []);
+    assert_eq!(engine.cursor().floor(), Offset::new(2));
+    assert_eq!(deliveries(&mut engine, SECOND * 120), []);
+    assert_eq!((engine.cursor().floor(), engine.next_timer()), (Offset::new(5), None));
+}
+
+/// While nobody is there nothing is skipped; the time of those that are gone begins when the first one comes back.
+#[test]
+fn time_without_consumers_does_not_count() {
+    let mut engine = engine(SubscriptionType::KeyShared, FailurePolicy::default());
+    engine.expect("c2", vec![Filter::new("b*")], SECOND);
+    engine.expect("c1", vec![Filter::new("b*")], SECOND);
+    assert_eq!(engine.next_timer(), None);
+    join_for(&mut engine, 1, u64::MAX, &["a*"], SECOND * 1000);
+    offer_keys(&mut engine, 0, &["b", "c", "a"]);
+    assert_eq!(deliveries(&mut engine, SECOND * 1059), [(1, 2, 3, 1)]);
+    engine.acknowledge(range(2, 3), SECOND * 1059);
+    assert_eq!(engine.cursor().settled().collect::<Vec<_>>(), [range(1, 3)]);
+    // One that registers with other filters is expected with these.
+    engine.expect("c2", vec![Filter::new("d*")], SECOND * 1059);
+    assert_eq!(engine.cursor().floor(), Offset::new(3));
+    assert_eq!(engine.next_timer(), Some(SECOND * 1119));
+}
+
+/// Many consumers that come back to what they held get no more at once than may be delivered.
+#[test]
+fn consumers_that_come_back_keep_to_the_window() {
+    let mut engine = engine(SubscriptionType::KeyShared, FailurePolicy::default());
+    engine.set_max_unacked_messages(2);
+    join(&mut engine, 9, 0);
+    for (consumer, key) in [(1, "a"), (2, "b"), (3, "c")] {
+        join_for(&mut engine, consumer, u64::MAX, &[key], SECOND);
+    }
+    engine.leave(id(9), SECOND * 2);
+    for (consumer, key) in [(1, "a"), (2, "b"), (3, "c")] {
+        let from = engine.next_offset().get();
+        offer_keys(&mut engine, from, &[key, key]);
+        assert_eq!(deliveries(&mut engine, SECOND), [(consumer, from, from + 2, 1)]);
+        engine.leave(id(consumer), SECOND * 2);
+    }
+    for (consumer, key) in [(1, "a"), (2, "b"), (3, "c")] {
+        join_for(&mut engine, consumer, u64::MAX, &[key], SECOND * 2);
+    }
+    for _ in 0..3 {
+        let again = deliveries(&mut engine, SECOND * 2);
+        assert_eq!((again.len(), engine.in_flight()), (2, 2));
+        again.iter().for_each(|(_, start, end, _)| {
+            engine.acknowledge(range(*start, *end), SECOND * 2);
+        });
+    }
+    assert_eq!(engine.cursor().floor(), Offset::new(6));
 }

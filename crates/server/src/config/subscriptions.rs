@@ -34,6 +34,7 @@ pub(super) fn of(settings: &Settings, problems: &mut Vec<Problem>) -> Subscripti
         cursor_flush_interval: settings
             .time("dispatch.cursor_flush_interval")
             .max(Duration::from_millis(1)),
+        consumer_absence: settings.time("dispatch.consumer_absence"),
         failure_policy,
         subscriptions_per_topic_max: count("policies.max_subscriptions_per_topic"),
         consumers_per_topic_max: count("policies.max_consumers_per_topic"),

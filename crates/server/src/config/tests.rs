@@ -255,6 +255,7 @@ fn subscriptions_are_as_they_are_said_to_be() {
 dispatch:
   max_unacked_messages: 10
   cursor_flush_interval: 200ms
+  consumer_absence: 5s
   failure_policy:
     max_redelivery_count: 2
     ack_timeout_ms: 0
@@ -269,6 +270,7 @@ policies: {max_subscriptions_per_topic: 1, max_consumers_per_topic: 2, max_consu
     let expected = SubscriptionConfig {
         max_unacked_messages: 10,
         cursor_flush_interval: Duration::from_millis(200),
+        consumer_absence: Duration::from_secs(5),
         failure_policy: FailurePolicy {
             max_redelivery_count: 2,
             ack_timeout_ms: 0,

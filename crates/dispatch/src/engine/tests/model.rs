@@ -8,6 +8,8 @@ use super::super::*;
 
 /// Records that are offered together.
 const BATCH: u64 = 5;
+/// How long keys are kept for a consumer that is not there.
+const ABSENCE: Duration = Duration::from_millis(7_000);
 
 /// What may happen.
 #[derive(Clone, Debug)]
@@ -19,6 +21,11 @@ pub(super) enum Event {
         filter: u8,
     },
     Leave(u8),
+    /// A consumer that is not there registers.
+    Expect {
+        consumer: u8,
+        filter: u8,
+    },
     Grant {
         consumer: u8,
         records: u64,
@@ -83,6 +90,8 @@ pub(super) struct World {
     records: Vec<Record>,
     /// In the order in which they came.
     consumers: Vec<Present>,
+    /// Those that are not there: their filters, and until when these count.
+    absent: BTreeMap<u8, (Filter, Duration)>,
     now: Duration,
     next_id: u64,
     expected: Vec<Action>,
@@ -106,6 +115,10 @@ fn policy(number: u8) -> FailurePolicy {
     }
 }
 
+fn filter(number: u8) -> Filter {
+    Filter::new(["*", "a*", "b?", "*"][usize::from(number)])
+}
+
 impl World {
     pub(super) fn new(kind: SubscriptionType, max_unacked: u64) -> World {
         let policy = policy(0);
@@ -114,6 +127,7 @@ impl World {
             promise: Promise::AtLeastOnce,
             max_unacked_messages: max_unacked,
             policy: policy.clone(),
+            absence: ABSENCE,
         };
         World {
             engine: Engine::new(settings, Cursor::new(Offset::ZERO)),
@@ -122,6 +136,7 @@ impl World {
             max_unacked,
             records: Vec::new(),
             consumers: Vec::new(),
+            absent: BTreeMap::new(),
             now: Duration::from_secs(1),
             next_id: 1,
             expected: Vec::new(),
@@ -144,6 +159,7 @@ impl World {
             })),
             Event::Join { consumer, credit, filter } => self.join(consumer, credit, filter),
             Event::Leave(consumer) => self.leave(consumer),
+            Event::Expect { consumer, filter } => self.expect(consumer, filter),
             Event::Grant { consumer, records } => {
                 if let Some(present) = self.present(consumer) {
                     present.credit = present.credit.saturating_add(records);
@@ -181,6 +197,10 @@ impl World {
             Event::Wait(ms) => {
                 self.now += Duration::from_millis(ms);
                 self.time_out();
+                if !self.consumers.is_empty() {
+                    self.absent.retain(|_, (_, until)| *until > self.now);
+                    self.skip_unwanted();
+                }
             }
             Event::Missing { first, count } => {
                 let next = self.engine.next_offset().get();
@@ -207,10 +227,14 @@ impl World {
         }
         let id = ConsumerId::new(self.next_id).unwrap();
         self.next_id += 1;
-        let filter = Filter::new(["*", "a*", "b?", "*"][usize::from(filter)]);
+        let filter = self::filter(filter);
         let name = format!("consumer {slot}");
         let filters = vec![filter.clone()];
-        self.engine.join(Joining { id, name: &name, credit, filters });
+        self.engine.join(Joining { id, name: &name, credit, filters }, self.now);
+        if self.consumers.is_empty() {
+            self.absent.values_mut().for_each(|(_, until)| *until = self.now + ABSENCE);
+        }
+        self.absent.remove(&slot);
         self.consumers.push(Present { id, slot, credit, has_room: true, filter, came_on: None });
         self.skip_unwanted();
     }
@@ -219,8 +243,11 @@ impl World {
         let Some(at) = self.consumers.iter().position(|present| present.slot == slot) else {
             return;
         };
-        let id = self.consumers.remove(at).id;
-        self.engine.leave(id);
+        let Present { id, filter, .. } = self.consumers.remove(at);
+        self.engine.leave(id, self.now);
+        if self.is_by_key() {
+            self.absent.insert(slot, (filter, self.now + ABSENCE));
+        }
         for record in &mut self.records {
             if matches!(record.state, State::Flight { consumer, .. } if consumer == id) {
                 record.state = State::Waiting { due: Duration::ZERO };
@@ -229,11 +256,27 @@ impl World {
         self.skip_unwanted();
     }
 
+    fn expect(&mut self, slot: u8, filter: u8) {
+        let filter = self::filter(filter);
+        self.engine.expect(&format!("consumer {slot}"), vec![filter.clone()], self.now);
+        if self.is_by_key() && self.present(slot).is_none() {
+            self.absent.insert(slot, (filter, self.now + ABSENCE));
+            self.skip_unwanted();
+        }
+    }
+
     fn is_wanted(&self, key: &str) -> bool {
-        let mut filters = self.consumers.iter().map(|present| &present.filter);
+        let absent = self.absent.values().map(|(filter, _)| filter);
         !self.is_by_key()
             || self.consumers.is_empty()
-            || filters.any(|filter| filter.matches(key.as_bytes()))
+            || self.is_taken(key)
+            || absent.into_iter().any(|filter| filter.matches(key.as_bytes()))
+    }
+
+    /// Whether somebody who is there wants a key.
+    fn is_taken(&self, key: &str) -> bool {
+        let mut filters = self.consumers.iter().map(|present| &present.filter);
+        !self.is_by_key() || filters.any(|filter| filter.matches(key.as_bytes()))
     }
 
     /// What waits, of keys that nobody wants, is settled.
@@ -422,9 +465,21 @@ impl World {
         }
     }
 
+    /// Records in flight, waiting for another delivery to somebody who is there, or poison.
     fn open(&self) -> u64 {
-        let is_open = |record: &&Record| !matches!(record.state, State::New | State::Settled);
+        let is_open = |record: &&Record| match record.state {
+            State::New | State::Settled => false,
+            State::Waiting { .. } => self.is_taken(&record.key),
+            State::Flight { .. } | State::Poison => true,
+        };
         self.records.iter().filter(is_open).count() as u64
+    }
+
+    /// Those of them that do not wait.
+    fn held(&self) -> u64 {
+        let is_held =
+            |record: &&Record| matches!(record.state, State::Flight { .. } | State::Poison);
+        self.records.iter().filter(is_held).count() as u64
     }
 
     fn deliver(&mut self, delivery: Delivery) {
@@ -452,7 +507,8 @@ impl World {
         let is_due = |state| matches!(state, State::Waiting { due } if due <= self.now);
         let is_new = record.state == State::New;
         assert!(is_new || is_due(record.state), "{at} is {:?}", record.state);
-        assert!(!is_new || self.open() < self.max_unacked, "more than the window");
+        let open = if is_new { self.open() } else { self.held() };
+        assert!(open < self.max_unacked, "more than the window");
         let (before, after) = (&self.records[..at], &self.records[at + 1..]);
         if self.is_by_key() {
             let same_key = |other: &&Record| other.key == record.key;
@@ -510,7 +566,9 @@ impl World {
             State::Waiting { due } => Some(due).filter(|due| *due > self.now),
             State::New | State::Poison | State::Settled => None,
         });
-        assert_eq!(self.engine.next_timer(), times.min());
+        let absence = self.absent.values().map(|(_, until)| *until);
+        let absence = absence.filter(|_| !self.consumers.is_empty());
+        assert_eq!(self.engine.next_timer(), times.chain(absence).min());
         let in_flight = |record: &&Record| matches!(record.state, State::Flight { .. });
         assert_eq!(self.engine.in_flight(), self.records.iter().filter(in_flight).count() as u64);
         self.check_nothing_waits_in_vain();
@@ -531,9 +589,10 @@ impl World {
     fn check_nothing_waits_in_vain(&self) {
         let can_take = |present: &&Present| present.has_room && present.credit > 0;
         let has_room = self.open() < self.max_unacked;
+        let has_room_again = self.held() < self.max_unacked;
         let may_go = |record: &&Record| match record.state {
             State::New => has_room,
-            State::Waiting { due } => due <= self.now,
+            State::Waiting { due } => has_room_again && due <= self.now,
             State::Flight { .. } | State::Poison | State::Settled => false,
         };
         if self.is_by_key() {

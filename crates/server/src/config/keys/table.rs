@@ -201,6 +201,12 @@ pub(super) const AFTER_STORAGE: &[Key] = &[
         "How often the cursors of subscriptions are saved.",
     ),
     Key::new(
+        "dispatch.consumer_absence",
+        Time(Option::None, Duration::ZERO),
+        Value("1m"),
+        "How long a key-shared subscription keeps the messages of keys that only a consumer takes which is not there. 0: not at all.",
+    ),
+    Key::new(
         "dispatch.failure_policy.max_redelivery_count",
         Number(0, u32::MAX as u64),
         Value("5"),
