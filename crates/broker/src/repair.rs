@@ -1,6 +1,6 @@
 //! What is damaged or lost of a topic, and going on without it.
 
-use danube_log::{Read, Start};
+use danube_log::{Damage, Read, Start};
 use danube_model::{Offset, TopicName};
 
 use crate::broker::Broker;
@@ -32,6 +32,19 @@ pub enum Remedy {
     Gap,
 }
 
+impl Finding {
+    fn damage(damage: &Damage) -> Self {
+        Self {
+            from: damage.from,
+            to: damage.to,
+            file: damage.path.display().to_string(),
+            what: format!("at byte {}: {}", damage.position, damage.why),
+            remedy: Remedy::Gap,
+            done: false,
+        }
+    }
+}
+
 impl Broker {
     /// Reads all of a topic and tells what is damaged or lost; with `accept_gap`, makes an explicit gap of each range.
     pub async fn repair_topic(&self, name: &TopicName, accept_gap: bool) -> Result<Vec<Finding>> {
@@ -45,14 +58,19 @@ impl Broker {
                 | Error::OtherDisk { .. }),
             ) => {
                 let end = topic.known_end();
-                let ceiling = topic.describe().await?.ceiling;
+                let ceiling = topic.ceiling();
+                let lost_end = self.inner.store.lost_end(topic.slot.id, ceiling);
+                let found = lost_end.as_ref().map(Finding::damage);
                 findings.push(Finding {
-                    from: end,
-                    to: ceiling,
-                    file: self.inner.config.log.root.display().to_string(),
-                    what: error.to_string(),
-                    remedy: Remedy::Gap,
                     done: accept_gap,
+                    ..found.unwrap_or_else(|| Finding {
+                        from: end,
+                        to: ceiling,
+                        file: self.inner.config.log.root.display().to_string(),
+                        what: error.to_string(),
+                        remedy: Remedy::Gap,
+                        done: false,
+                    })
                 });
                 if accept_gap {
                     topic.slot.log(self, Accept::Gap).await?;
@@ -84,14 +102,9 @@ impl Topic {
         let mut findings = Vec::new();
         loop {
             match reader.next().await? {
-                Read::Damage(damage) => findings.push(Finding {
-                    from: damage.from,
-                    to: damage.to,
-                    file: damage.path.display().to_string(),
-                    what: format!("at byte {}: {}", damage.position, damage.why),
-                    remedy: Remedy::Gap,
-                    done: false,
-                }),
+                // The end is found by itself.
+                Read::Damage(damage) if damage.from >= reader.ends().durable => {}
+                Read::Damage(damage) => findings.push(Finding::damage(&damage)),
                 Read::CaughtUp(_) => return Ok(findings),
                 Read::Frame(_) | Read::Trimmed { .. } => {}
             }

@@ -149,12 +149,22 @@ impl Topic {
         self.submit(batch).await?.wait().await
     }
 
-    /// A reader from `start` on. A topic that takes no messages is read as far as it can be.
+    /// No offset at or above it was assigned.
+    pub(crate) fn ceiling(&self) -> Offset {
+        let ceiling = |state: &danube_meta::State| {
+            state.topic_by_id(&self.slot.id).map_or(Offset::ZERO, |topic| topic.ceiling)
+        };
+        self.broker.inner.meta.read(ceiling)
+    }
+
+    /// A reader from `start` on. A topic whose end is damaged is read as far as it can be, and then as damage, up to its
+    /// ceiling, until an operator accepts that as a gap.
     pub async fn read(&self, start: Start) -> Result<Reader> {
         match self.slot.log(&self.broker, Accept::Nothing).await {
             Ok(open) => Ok(open.log.read(start).await?),
             Err(Error::DamagedEnd { .. }) => {
-                Ok(self.broker.inner.store.read(self.slot.id, start).await?)
+                let store = &self.broker.inner.store;
+                Ok(store.read(self.slot.id, start, self.ceiling()).await?)
             }
             Err(error) => Err(error),
         }

@@ -26,7 +26,7 @@
 //! | 1 | open | 1 while open under `epoch`, 0 closed |
 //! | 1 | level | |
 //! | 1 | end | 0 unproven: the next opening goes on at the ceiling, with a gap; 1 proven; 2 damaged: no writes until an operator accepts the gap |
-//! | 1 | zero | |
+//! | 1 | place | 1 if the place of the damage at the end follows the gaps; only with end 2 |
 //! | 4 | epoch | of the last opening |
 //! | 8 | start | first offset still held |
 //! | 8 | end | |
@@ -36,9 +36,12 @@
 //! | 8 | last segment's position | bytes of it that are synced and count; 0: it takes no more, or there is none |
 //! | 4 | producers | then as `producers` encodes them |
 //! | 4 | gaps | then for each: first offset (8), next offset (8), reason (2; 0: damage that nobody accepted), zero (6) |
+//! | | place | with place 1: position (8), then file and what was found, each length (4) and UTF-8 |
 //!
 //! `checkpoint.a` and `checkpoint.b` hold the same bytes, `a` is written first. So whatever happens, one of them is
 //! whole; the valid one with the higher round counts.
+
+use std::path::{Path, PathBuf};
 
 use danube_env::Disk;
 use danube_model::{DiskId, Durability, GapReason, Offset, TimeMs, TopicId};
@@ -55,6 +58,8 @@ const VERSION: u16 = 1;
 const GAP_BYTES: usize = 24;
 /// Bytes of a log without producers.
 const LOG_BYTES: usize = 72;
+/// Bytes of each of the two texts in the place of a damaged end.
+const PLACE_TEXT_BYTES_MAX: usize = 4096;
 /// Bytes before the logs.
 const HEADER_BYTES: usize = 80;
 /// More than any checkpoint takes, so that a file which is none is not read into memory.
@@ -114,6 +119,17 @@ pub enum EndProof {
     Proven,
     /// Damage may have taken what lay behind the end: no writes until an operator accepts the gap.
     Damaged,
+}
+
+/// Where the damage is that may have taken the end of a log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct EndDamage {
+    /// The file.
+    pub(crate) path: PathBuf,
+    /// Where in it.
+    pub(crate) position: u64,
+    /// What was found there.
+    pub(crate) what: String,
 }
 
 /// What was found of a checkpoint.
@@ -188,6 +204,39 @@ impl EndProof {
     }
 }
 
+impl EndDamage {
+    /// Of a log whose checkpoint does not say where its end was damaged.
+    pub(crate) fn unknown(dir: &Path) -> Self {
+        let what = "the end is damaged; an earlier start reported where".to_owned();
+        Self { path: dir.to_owned(), position: 0, what }
+    }
+
+    /// As it is reported.
+    pub(crate) fn error(&self) -> Error {
+        Error::corrupt(&self.path, self.position, self.what.clone())
+    }
+
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.u64(self.position);
+        for text in [&*self.path.to_string_lossy(), &*self.what] {
+            let text = &text[..text.floor_char_boundary(PLACE_TEXT_BYTES_MAX)];
+            out.u32(text.len() as u32).bytes(text.as_bytes());
+        }
+    }
+
+    fn decode(cursor: &mut Cursor<'_>) -> Decoded<Self> {
+        let position = cursor.u64()?;
+        let mut text = || {
+            let at = cursor.clone();
+            let len = cursor.count(1)?;
+            let text = std::str::from_utf8(cursor.take(len)?);
+            text.map(str::to_owned).map_err(|_| at.corrupt("a place that is not UTF-8"))
+        };
+        let path = text()?.into();
+        Ok(Self { path, position, what: text()? })
+    }
+}
+
 impl Gap {
     fn decode(cursor: &mut Cursor<'_>) -> Decoded<Self> {
         let (from, to) = (cursor.offset()?, cursor.offset()?);
@@ -211,7 +260,8 @@ impl CheckpointLog {
     fn encode(&self, out: &mut Vec<u8>) {
         let Self { topic_id, state, segments, last_segment, position } = self;
         out.bytes(topic_id.as_bytes());
-        out.u8(state.open.into()).u8(state.level.code()).u8(state.end_proof.code()).zero(1);
+        out.u8(state.open.into()).u8(state.level.code()).u8(state.end_proof.code());
+        out.u8(state.end_damage.is_some().into());
         out.u32(state.epoch.get()).u64(state.start.get()).u64(state.end.get());
         out.u64(state.last_receive_time.get()).u32(*segments);
         out.u64(last_segment.get()).u64(*position);
@@ -221,6 +271,9 @@ impl CheckpointLog {
         for gap in &state.gaps {
             out.u64(gap.from.get()).u64(gap.to.get());
             out.u16(gap.reason.map_or(0, GapReason::code)).zero(6);
+        }
+        if let Some(damage) = &state.end_damage {
+            damage.encode(out);
         }
     }
 
@@ -233,7 +286,13 @@ impl CheckpointLog {
         let at = cursor.clone();
         let end_proof = EndProof::from_code(cursor.u8()?)
             .ok_or_else(|| at.corrupt("a mark of the end that there is not"))?;
-        cursor.zero(1)?;
+        let has_place = match end_proof {
+            EndProof::Damaged => cursor.flag("a mark of the place that is neither 0 nor 1")?,
+            EndProof::Unproven | EndProof::Proven => {
+                cursor.zero(1)?;
+                false
+            }
+        };
         let (epoch, start, end) = (cursor.epoch()?, cursor.offset()?, cursor.offset()?);
         if start > end {
             return Err(cursor.corrupt("a log that ends before it starts"));
@@ -245,10 +304,12 @@ impl CheckpointLog {
         let producers = Producers::decode(cursor, count)?;
         let count = cursor.count(GAP_BYTES)?;
         let gaps = (0..count).map(|_| Gap::decode(cursor)).collect::<Decoded<_>>()?;
+        let end_damage = has_place.then(|| EndDamage::decode(cursor)).transpose()?;
         let state = LogState {
             open,
             level,
             end_proof,
+            end_damage,
             epoch,
             start,
             end,

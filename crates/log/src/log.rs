@@ -93,7 +93,7 @@ impl Log {
     ///
     /// [`Error::OutOfRange`] if `start` is an offset beyond the durable end.
     pub async fn read(&self, start: Start) -> Result<Reader> {
-        Reader::open(self.store.clone(), Arc::clone(&self.shared), start).await
+        Reader::open(self.store.clone(), Arc::clone(&self.shared), start, None).await
     }
 
     /// Start, end and size.

@@ -16,7 +16,8 @@ use danube_model::{Frame, Offset, TopicId};
 
 use tokio::sync::watch;
 
-use crate::checkpoint::Gap;
+use crate::checkpoint::{EndDamage, Gap};
+use crate::reader::Damage;
 use crate::segment::{Index, IndexEntry};
 
 /// How far a log goes, for those who wait for it.
@@ -48,6 +49,8 @@ pub(crate) struct View {
     pub(crate) tail: VecDeque<Frame>,
     /// Offsets that can't be read; the newest ones if there are many.
     pub(crate) gaps: Vec<Gap>,
+    /// What may have taken more behind the end, until a gap is accepted.
+    pub(crate) end_damage: Option<EndDamage>,
 }
 
 /// A file of the log.
@@ -75,6 +78,13 @@ impl Shared {
 
     pub(crate) fn view(&self) -> MutexGuard<'_, View> {
         self.view.lock().expect("nothing panics while it holds the view")
+    }
+
+    /// What may be lost behind the end, up to `ceiling`. None if the end is not damaged.
+    pub(crate) fn lost_end(&self, ceiling: Offset) -> Option<Damage> {
+        let EndDamage { path, position, what } = self.view().end_damage.clone()?;
+        let from = self.ends.borrow().durable;
+        Some(Damage { from, to: ceiling.max(from), path, position, why: what })
     }
 
     /// Moves the durable end, never back.

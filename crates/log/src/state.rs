@@ -4,7 +4,7 @@
 use danube_model::frame::FrameKind;
 use danube_model::{Durability, Epoch, Frame, Offset, TimeMs};
 
-use crate::checkpoint::{EndProof, Gap};
+use crate::checkpoint::{EndDamage, EndProof, Gap};
 use crate::producers::Producers;
 
 /// One log as its records have made it.
@@ -16,6 +16,8 @@ pub(crate) struct LogState {
     pub(crate) level: Durability,
     /// Whether `end` is where the log ended.
     pub(crate) end_proof: EndProof,
+    /// Where that was found out, if the end is damaged and it is known.
+    pub(crate) end_damage: Option<EndDamage>,
     /// Of the last opening; zero if there was none.
     pub(crate) epoch: Epoch,
     /// First offset still held.
@@ -39,6 +41,7 @@ impl Default for LogState {
             open: false,
             level: Durability::Disk,
             end_proof: EndProof::Proven,
+            end_damage: None,
             epoch: Epoch::ZERO,
             start: Offset::ZERO,
             end: Offset::ZERO,
@@ -54,6 +57,7 @@ impl LogState {
     pub(crate) fn open(&mut self, epoch: Epoch, level: Durability) {
         self.open = true;
         self.end_proof = EndProof::Proven;
+        self.end_damage = None;
         self.epoch = epoch;
         self.level = level;
     }

@@ -21,7 +21,7 @@ use crate::identity::TopicIdentity;
 use crate::journal::writer::Journal;
 use crate::layout::Layout;
 use crate::log::{Extent, Log};
-use crate::reader::{Reader, Start};
+use crate::reader::{Damage, Reader, Start};
 use crate::recovery::{self, Report};
 use crate::repair::{self, Range};
 use crate::shared::{Segment, SegmentKind, Shared};
@@ -222,18 +222,26 @@ impl Store {
             known.facts.epoch = known.facts.epoch.max(open.epoch);
             known.facts.level = open.level;
             known.facts.end_proof = EndProof::Proven;
+            shared.view().end_damage = None;
         }
         Ok(Log { store: self.clone(), shared, epoch: open.epoch, level: open.level })
     }
 
-    /// A reader of a log that may not be open, up to where it is known.
+    /// A reader of a log that may not be open. Where its end is damaged, the offsets from there to `ceiling`, which bounds
+    /// what it was given, read as damage.
     ///
     /// # Errors
     ///
     /// [`Error::NoLog`] if this disk has none; [`Error::OutOfRange`] if `start` is an offset beyond the end.
-    pub async fn read(&self, topic: TopicId, start: Start) -> Result<Reader> {
+    pub async fn read(&self, topic: TopicId, start: Start, ceiling: Offset) -> Result<Reader> {
         let shared = self.find_files(topic).await?;
-        Reader::open(self.clone(), shared, start).await
+        let lost_end = shared.lost_end(ceiling);
+        Reader::open(self.clone(), shared, start, lost_end).await
+    }
+
+    /// What may be lost behind the end of a log, up to `ceiling`; None if its end is not damaged.
+    pub fn lost_end(&self, topic: TopicId, ceiling: Offset) -> Option<Damage> {
+        self.logs().get(&topic)?.shared.lost_end(ceiling)
     }
 
     /// Makes gaps of what is damaged in the files of a log, all of which are finished but for what came since.

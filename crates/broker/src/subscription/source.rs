@@ -10,7 +10,7 @@ use danube_log::{Bounds, Read, Reader, Start};
 use danube_model::{Batch, Frame, Offset, TimeMs};
 
 use super::consumer::MissingReason;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::fan_out::Buffer;
 use crate::topic::Topic;
 
@@ -186,6 +186,11 @@ async fn read(
     loop {
         match reader.next().await {
             Err(error) => return (None, Err(error.into())),
+            // What may be behind the end is not passed over before an operator accepts it as a gap.
+            Ok(Read::Damage(damage)) if damage.from >= reader.ends().durable => {
+                let (topic, end) = (topic.name().clone(), reader.ends().durable);
+                return (None, Err(Error::DamagedEnd { topic, end }));
+            }
             Ok(read) => {
                 if let Some(found) = found(read) {
                     return (Some(reader), Ok(found));

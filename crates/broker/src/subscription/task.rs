@@ -44,6 +44,8 @@ pub(super) struct Task {
     source: Source,
     /// The log can't be read before this.
     read_at: Duration,
+    /// Why it can't be read, as it was told last.
+    unreadable: Option<String>,
     /// Where the log was found closed for the last time.
     closed_at: Option<Offset>,
     consumers: BTreeMap<ConsumerId, Attached>,
@@ -118,6 +120,7 @@ impl Task {
             epoch,
             source,
             read_at: Duration::ZERO,
+            unreadable: None,
             closed_at: None,
             consumers: BTreeMap::new(),
             dead_letters: DeadLetters::new(topic.clone(), key.subscription.clone()),
@@ -311,6 +314,9 @@ impl Task {
 
     /// What is read is offered to the engine.
     fn found(&mut self, found: Result<Found>) -> Next {
+        if let Ok(Found::Batch(_) | Found::Missing(..)) = &found {
+            self.can_read();
+        }
         match found {
             Ok(Found::Batch(kept)) => self.offer(kept),
             Ok(Found::Missing(range, why)) => self.missing(range, why),
@@ -331,10 +337,21 @@ impl Task {
         Next::GoOn
     }
 
-    fn cannot_read(&self, error: &Error) {
-        if !matches!(error, Error::Stopping) {
+    /// It is tried again every second, and told once.
+    fn cannot_read(&mut self, error: &Error) {
+        let why = error.to_string();
+        if matches!(error, Error::Stopping) || self.unreadable.as_ref() == Some(&why) {
+            return;
+        }
+        let (topic, subscription) = (self.topic.name(), &self.key.subscription);
+        tracing::warn!(%topic, %subscription, %error, "a subscription can't read its topic");
+        self.unreadable = Some(why);
+    }
+
+    fn can_read(&mut self) {
+        if self.unreadable.take().is_some() {
             let (topic, subscription) = (self.topic.name(), &self.key.subscription);
-            tracing::warn!(%topic, %subscription, %error, "a subscription can't read its topic");
+            tracing::info!(%topic, %subscription, "a subscription reads its topic again");
         }
     }
 

@@ -126,3 +126,46 @@ fn a_first_start_that_was_killed_anywhere_begins_again() {
         });
     }
 }
+
+/// The end of its log may be lost: what was acknowledged there is reported, to a reader too, and nobody passes it over
+/// before that is accepted.
+#[test]
+fn a_damaged_end_is_told_to_readers_until_a_gap_is_accepted() {
+    sim::run(4, |world| async move {
+        let machine = world.machine("broker");
+        let env = killed(&machine).await;
+        env.disk.remove_dir_all("/data/wal/journal".as_ref()).unwrap();
+        let broker = open(&env).await;
+        let topic = broker.topic(&name("/default/a")).unwrap();
+        let (records, missing) = read_all(&topic).await;
+        let end = records.len() as u64;
+        let ceiling = topic.describe().await.unwrap().ceiling;
+        assert_eq!(missing, [(end, ceiling.get())]);
+        broker.close().await.unwrap();
+
+        let (broker, report) = Broker::open(config(), machine.restart().await).await.unwrap();
+        let said: Vec<_> = report.damaged.iter().map(ToString::to_string).collect();
+        assert!(said.len() == 1 && said[0].contains("/data/wal/journal"), "{said:?}");
+        let topic = broker.topic(&name("/default/a")).unwrap();
+        assert_eq!(read_all(&topic).await, (records.clone(), missing.clone()));
+        let mut reader = topic.read(Start::Offset(ceiling)).await.unwrap();
+        assert!(matches!(reader.next().await, Ok(Read::CaughtUp(_))));
+        let mut consumer = subscriptions::waiting(&topic).await;
+        assert_eq!(consumer.offsets(end as usize).await, (0..end).collect::<Vec<_>>());
+        assert!(consumer.hears_nothing(&world).await);
+        let findings = broker.repair_topic(&name("/default/a"), false).await.unwrap();
+        assert!(
+            findings.len() == 1 && findings[0].file.contains("/data/wal/journal"),
+            "{findings:?}"
+        );
+        assert_eq!((findings[0].from.get(), findings[0].to), (end, ceiling));
+
+        assert!(broker.repair_topic(&name("/default/a"), true).await.unwrap()[0].done);
+        assert_eq!(read_all(&topic).await, (records, missing));
+        assert_eq!(topic.append(batch("two")).await.unwrap().base, ceiling);
+        assert_eq!(consumer.offsets(1).await, [ceiling.get()]);
+        broker.close().await.unwrap();
+        let (_, report) = Broker::open(config(), machine.restart().await).await.unwrap();
+        assert!(report.damaged.is_empty(), "{report:?}");
+    });
+}

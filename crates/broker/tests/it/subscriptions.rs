@@ -44,8 +44,13 @@ async fn attach(topic: &Topic, consumer: &str, kind: SubscriptionType) -> Attach
     Attached::new(topic.broker().attach_consumer(id, Window::Unlimited).await.expect("it works"))
 }
 
+/// A consumer of its own subscription.
+pub(crate) async fn waiting(topic: &Topic) -> Attached {
+    attach(topic, "c", SubscriptionType::Exclusive).await
+}
+
 /// A consumer, record by record.
-struct Attached {
+pub(crate) struct Attached {
     consumer: Consumer,
     pending: std::collections::VecDeque<Got>,
 }
@@ -79,12 +84,17 @@ impl Attached {
     }
 
     /// The offsets of the next `count` records.
-    async fn offsets(&mut self, count: usize) -> Vec<u64> {
+    pub(crate) async fn offsets(&mut self, count: usize) -> Vec<u64> {
         let mut offsets = Vec::new();
         while offsets.len() < count {
             offsets.push(self.next().await.expect("it works").offset);
         }
         offsets
+    }
+
+    /// Whether it is told nothing for some time, not even that something is missing.
+    pub(crate) async fn hears_nothing(&mut self, world: &World) -> bool {
+        within(world, Duration::from_secs(5), self.consumer.next()).await.is_none()
     }
 
     async fn acknowledge(&self, offset: u64) {

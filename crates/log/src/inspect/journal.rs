@@ -153,7 +153,8 @@ impl Inspection<'_> {
         for (topic_id, state) in &states {
             let log = checkpoint.logs.binary_search_by_key(topic_id, |log| log.topic_id).ok();
             let checkpoint_end = log.map(|index| checkpoint.logs[index].state.end);
-            let end_damaged = damaged.contains(topic_id) || state.end_proof == EndProof::Damaged;
+            let end_damaged =
+                damaged.contains_key(topic_id) || state.end_proof == EndProof::Damaged;
             let LogState { epoch, level, open, start, end, .. } = *state;
             let topic_id = *topic_id;
             self.found(Found::Log(FoundLog {

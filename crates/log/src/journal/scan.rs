@@ -2,8 +2,13 @@
 //!
 //! A round is known to have been synced when a valid round that was written later names it, or when a later file
 //! was begun (the one before is synced first). A place where round `r` should be and is not is therefore *lost* if
-//! anything later vouches for `r`, and the *end* if nothing does: then nobody was ever told about `r`.
+//! anything later vouches for `r`, and the *end* if nothing does: then nobody was ever told about `r` at a level that
+//! survives. Where the page cache is proven to be the one that was written to, every later round vouches for `r`: it was
+//! begun when that of `r` was written.
 
+mod loaded;
+
+use std::collections::VecDeque;
 use std::path::PathBuf;
 
 use bytes::Bytes;
@@ -11,9 +16,10 @@ use danube_env::Disk;
 use danube_env::disk::Open;
 use danube_model::DiskId;
 
+use self::loaded::{ABSENT, Behind, Loaded};
 use crate::checkpoint::Checkpoint;
 use crate::error::{Error, Result};
-use crate::journal::round::{BLOCK, COPY_MAGIC, FileHeader, Head, NextFile, Unreadable, VERSION};
+use crate::journal::round::{BLOCK, FileHeader, Head, Unreadable, VERSION};
 use crate::layout::{self, Layout};
 use crate::mutant;
 
@@ -145,6 +151,13 @@ impl After {
     }
 }
 
+/// A place in the journal.
+pub(crate) type Place = (PathBuf, u64);
+
+/// Whether the page cache is proven to be the one that was written to, from where the first round begins that nothing
+/// vouches for to where the last one does.
+pub(crate) type Proof<'a> = &'a dyn Fn(Option<&Place>, Option<&Place>) -> bool;
+
 /// Walks the rounds from a given one on.
 pub(crate) struct Scan<'a> {
     disk: &'a dyn Disk,
@@ -159,15 +172,12 @@ pub(crate) struct Scan<'a> {
     ended: bool,
     /// The file is gone that is known to have been begun for the round wanted next.
     is_missing: bool,
-}
-
-struct Loaded {
-    path: PathBuf,
-    header: FileHeader,
-    bytes: Bytes,
-    /// Where `round` of the file's own count is expected.
-    position: usize,
-    round: u64,
+    /// None: it is not.
+    page_cache: Option<Proof<'a>>,
+    /// The highest round that a round names as synced.
+    synced_round: u64,
+    /// Where the rounds behind it begin.
+    unsynced: VecDeque<(u64, Place)>,
 }
 
 impl<'a> Scan<'a> {
@@ -189,7 +199,29 @@ impl<'a> Scan<'a> {
         };
         let is_missing = after.generation.is_some_and(|wanted| !is_begun(wanted));
         let files = used[skip..].to_vec();
-        Self { disk, layout, files, at: 0, loaded: None, round, ended: false, is_missing }
+        Self {
+            disk,
+            layout,
+            files,
+            at: 0,
+            loaded: None,
+            round,
+            ended: false,
+            is_missing,
+            page_cache: None,
+            synced_round: 0,
+            unsynced: VecDeque::new(),
+        }
+    }
+
+    /// The page cache may be that of the broker that wrote the journal.
+    pub(crate) fn believing(self, page_cache: Proof<'a>) -> Self {
+        Self { page_cache: Some(page_cache), ..self }
+    }
+
+    /// Where the first round begins that nothing vouches for.
+    pub(crate) fn unsynced(&self) -> Option<&Place> {
+        self.unsynced.front().map(|(_, place)| place)
     }
 
     /// The next step; after [`Step::End`] it is asked no more.
@@ -227,6 +259,7 @@ impl<'a> Scan<'a> {
                     loaded.round += 1;
                     if round.head.round >= wanted {
                         self.round = round.head.round + 1;
+                        self.passed(&round);
                         return Ok(Step::Round(Box::new(round)));
                     }
                 }
@@ -244,7 +277,24 @@ impl<'a> Scan<'a> {
         let limit = self.limit();
         let Some(loaded) = &self.loaded else { return Ok(true) };
         let behind = loaded.behind(loaded.position, limit)?;
-        Ok(behind.synced_round >= round || limit.is_some() || loaded.goes_on().is_some())
+        let synced = behind.synced_round.max(self.written(loaded, &behind));
+        Ok(synced >= round || limit.is_some() || loaded.goes_on().is_some())
+    }
+
+    fn passed(&mut self, Round { head, path, position, .. }: &Round) {
+        self.synced_round = self.synced_round.max(head.synced_round);
+        self.unsynced.push_back((head.round, (path.clone(), *position)));
+        while self.unsynced.pop_front_if(|(number, _)| *number <= self.synced_round).is_some() {}
+    }
+
+    /// The highest round that one of those behind it proves to have been written whole; 0 if none does.
+    fn written(&self, loaded: &Loaded, behind: &Behind) -> u64 {
+        let (Some((last, position)), Some(proves)) = (behind.last, self.page_cache) else {
+            return 0;
+        };
+        let hole = (loaded.path.clone(), loaded.position as u64);
+        let unsynced = self.unsynced().unwrap_or(&hole);
+        if proves(Some(unsynced), Some(&(loaded.path.clone(), position))) { last - 1 } else { 0 }
     }
 
     /// The first round that belongs to the file after the loaded one.
@@ -287,7 +337,7 @@ impl<'a> Scan<'a> {
     /// The round expected at the loaded position can't be read: lost, or the end? None: go on with the loop.
     fn judge(&mut self, limit: Option<u64>, why: &'static str) -> Result<Option<Step>> {
         let wanted = self.round;
-        let loaded = self.loaded.as_mut().expect("a file is loaded");
+        let loaded = self.loaded.as_ref().expect("a file is loaded");
         let lost = loaded.round;
         let position = loaded.position as u64;
         let path = loaded.path.clone();
@@ -298,7 +348,8 @@ impl<'a> Scan<'a> {
             self.round = self.round.max(lost);
             return Ok(Some(self.lost_to_the_end(path, position, why)));
         }
-        let synced = limit.map_or(behind.synced_round, |limit| behind.synced_round.max(limit - 1));
+        let vouched = limit.map_or(0, |limit| limit - 1).max(self.written(loaded, &behind));
+        let synced = behind.synced_round.max(vouched);
         if synced < lost || mutant::is("cut_at_hole") {
             let anything = why != ABSENT || behind.first.is_some();
             let cut = anything.then(|| format!("round {lost} was being written: {why}"));
@@ -307,6 +358,7 @@ impl<'a> Scan<'a> {
         // Somebody may have been told of rounds up to `synced`. Behind them, only an unbroken row counts.
         let next = match (behind.first, limit) {
             (Some((round, at)), _) if round <= synced + 1 => {
+                let loaded = self.loaded.as_mut().expect("a file is loaded");
                 loaded.position = at;
                 loaded.round = round;
                 round
@@ -328,116 +380,4 @@ impl<'a> Scan<'a> {
         let first = lost.max(wanted);
         Ok(Some(Step::Lost { first, next, path, position, why: why.to_owned() }))
     }
-}
-
-const ABSENT: &str = "there is no round";
-
-/// What lies behind an unreadable round in the same file.
-struct Behind {
-    /// The first valid round and where it begins.
-    first: Option<(u64, usize)>,
-    /// The highest round that any of them names as synced.
-    synced_round: u64,
-}
-
-impl Loaded {
-    /// Reads this file's next round at `position`.
-    fn read(&self, position: usize) -> Result<std::result::Result<Round, &'static str>> {
-        let Some(bytes) = self.bytes.get(position..) else { return Ok(Err(ABSENT)) };
-        let why = match Head::decode(bytes) {
-            Ok(head) if !self.is_ours(&head) => ABSENT,
-            Ok(head) if head.round != self.round => "another round is in its place",
-            Ok(head) => match self.payloads(&head, position) {
-                Some(payloads) => return Ok(Ok(self.round(head, payloads, position, false))),
-                None => "the round is longer than the file",
-            },
-            Err(Unreadable::Version(found)) => {
-                return Err(newer(self.path.clone(), "round", found));
-            }
-            Err(Unreadable::Absent) => ABSENT,
-            Err(Unreadable::Damaged(why)) => why,
-        };
-        Ok(self.read_copy(position).ok_or(why))
-    }
-
-    /// The round at `position` by the copy of its head.
-    fn read_copy(&self, position: usize) -> Option<Round> {
-        let mut from = position;
-        while let Some(at) = find_bytes(&self.bytes[from..], COPY_MAGIC) {
-            from += at;
-            if let Ok(head) = Head::decode_copy(&self.bytes[from..]) {
-                if !self.is_ours(&head) || head.round < self.round {
-                    from += COPY_MAGIC.len();
-                    continue;
-                }
-                let copy_at = head.len() - Head::encoded_len(head.entries.len());
-                if head.round != self.round || position as u64 + copy_at != from as u64 {
-                    return None;
-                }
-                let payloads = self.payloads(&head, position)?;
-                return Some(self.round(head, payloads, position, true));
-            }
-            from += COPY_MAGIC.len();
-        }
-        None
-    }
-
-    /// Why rounds must have followed the last one in this file, if they must.
-    fn goes_on(&self) -> Option<&'static str> {
-        if (self.bytes.len() as u64) < self.header.file_bytes {
-            return Some("the file is cut");
-        }
-        let next = NextFile::decode(self.bytes.get(self.position..)?)?;
-        let is_ours =
-            next.disk_id == self.header.disk_id && next.generation == self.header.generation;
-        is_ours.then_some("the next file of the journal is missing")
-    }
-
-    fn is_ours(&self, head: &Head) -> bool {
-        head.disk_id == self.header.disk_id && head.generation == self.header.generation
-    }
-
-    fn payloads(&self, head: &Head, position: usize) -> Option<Vec<Bytes>> {
-        let mut at = position + Head::encoded_len(head.entries.len()) as usize;
-        if at as u64 + head.payload_bytes() > self.bytes.len() as u64 {
-            return None;
-        }
-        let payloads = head.entries.iter().map(|entry| {
-            let start = at;
-            at += entry.payload as usize;
-            self.bytes.slice(start..at)
-        });
-        Some(payloads.collect())
-    }
-
-    fn round(&self, head: Head, payloads: Vec<Bytes>, position: usize, healed: bool) -> Round {
-        Round { head, payloads, healed, path: self.path.clone(), position: position as u64 }
-    }
-
-    /// Looks at every block from `position` on for rounds of this generation, from the expected one on.
-    fn behind(&self, mut position: usize, limit: Option<u64>) -> Result<Behind> {
-        let mut behind = Behind { first: None, synced_round: 0 };
-        while position < self.bytes.len() {
-            let mut step = BLOCK as usize;
-            match Head::decode(&self.bytes[position..]) {
-                Ok(head) if self.is_ours(&head) && head.round >= self.round => {
-                    if limit.is_none_or(|limit| head.round < limit) {
-                        behind.first.get_or_insert((head.round, position));
-                        behind.synced_round = behind.synced_round.max(head.synced_round);
-                        step = head.len() as usize;
-                    }
-                }
-                Err(Unreadable::Version(found)) => {
-                    return Err(newer(self.path.clone(), "round", found));
-                }
-                Ok(_) | Err(_) => {}
-            }
-            position += step;
-        }
-        Ok(behind)
-    }
-}
-
-fn find_bytes(bytes: &[u8], what: &[u8]) -> Option<usize> {
-    bytes.windows(what.len()).position(|window| window == what)
 }

@@ -2,7 +2,8 @@
 //!
 //! A reader plans one piece at a time from present facts: memory, else a file; then it plans again. So boundaries
 //! may move while it is open and it does not notice. It yields frames, and says where there is none: a gap, offsets
-//! that retention removed, or damage. What lies behind these is read all the same.
+//! that retention removed, or damage. What lies behind these is read all the same. A log whose end is damaged ends in damage,
+//! up to its ceiling.
 //!
 //! ```text
 //!  offset ─▶ in the tail? ─ yes ─▶ frames from memory
@@ -82,6 +83,8 @@ pub struct Reader {
     ready: VecDeque<Read>,
     /// Where the last piece of a file ended.
     cursor: Option<Cursor>,
+    /// What may be lost behind the end.
+    lost_end: Option<Damage>,
 }
 
 /// How far a log goes, for those who have no reader at hand. Cheap to clone.
@@ -101,19 +104,25 @@ impl Bounds {
 }
 
 impl Reader {
-    pub(crate) async fn open(store: Store, shared: Arc<Shared>, start: Start) -> Result<Self> {
+    pub(crate) async fn open(
+        store: Store,
+        shared: Arc<Shared>,
+        start: Start,
+        lost_end: Option<Damage>,
+    ) -> Result<Self> {
         let durable = shared.ends.borrow().durable;
+        let end = lost_end.as_ref().map_or(durable, |lost| lost.to.max(durable));
         let offset = match start {
             Start::Earliest => shared.view().start,
             Start::Latest => durable,
-            Start::Offset(offset) if offset > durable => {
+            Start::Offset(offset) if offset > end => {
                 let (topic, start) = (shared.topic, shared.view().start);
-                return Err(Error::OutOfRange { topic, offset, start, end: durable });
+                return Err(Error::OutOfRange { topic, offset, start, end });
             }
             Start::Offset(offset) => offset,
             Start::Time(time) => find_time(&store, &shared, time).await?.min(durable),
         };
-        Ok(Self { store, shared, offset, ready: VecDeque::new(), cursor: None })
+        Ok(Self { store, shared, offset, ready: VecDeque::new(), cursor: None, lost_end })
     }
 
     /// The next offset that is not yielded yet.
@@ -140,7 +149,12 @@ impl Reader {
             }
             let durable = self.ends().durable;
             if self.offset >= durable {
-                return Ok(Read::CaughtUp(durable));
+                // Once a gap is accepted, the log goes on behind it, and it is read as every other gap.
+                let Some(lost) = self.lost_end.take_if(|lost| lost.to > self.offset) else {
+                    return Ok(Read::CaughtUp(durable));
+                };
+                let from = std::mem::replace(&mut self.offset, lost.to);
+                return Ok(Read::Damage(Damage { from, ..lost }));
             }
             match self.plan(durable) {
                 Plan::Ready(reads) => self.ready.extend(reads),

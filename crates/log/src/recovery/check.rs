@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 use crate::files;
 use crate::identity::{self, TopicIdentity};
 use crate::journal::round::Kind;
-use crate::journal::scan::{self, After, Round, Scan, Step};
+use crate::journal::scan::{self, After, Proof, Round, Scan, Step};
 use crate::layout::{self, Layout, RootName};
 use crate::segment::later_format;
 
@@ -104,6 +104,7 @@ pub(super) fn journal(
     layout: &Layout,
     disk_id: Option<DiskId>,
     checkpoint: Option<&Checkpoint>,
+    page_cache: Proof<'_>,
 ) -> Result<scan::Found> {
     let Some(disk_id) = disk_id else { return Ok(scan::Found::default()) };
     let found = scan::find(disk, layout, disk_id)?;
@@ -112,7 +113,7 @@ pub(super) fn journal(
         return Err(Error::Missing { path, what: NO_CHECKPOINT });
     }
     let after = checkpoint.map(After::checkpoint).unwrap_or_default();
-    let mut scan = Scan::new(disk, layout, &found, after);
+    let mut scan = Scan::new(disk, layout, &found, after).believing(page_cache);
     loop {
         match scan.step()? {
             Step::Round(round) => check_frames(&round)?,

@@ -1,6 +1,8 @@
 //! Segments that a checkpoint counts and that are gone. Their offsets read as damage, and an operator can accept the gap;
 //! that they are gone is said at each start until then.
 
+use std::collections::BTreeMap;
+
 use danube_env::Disk;
 use danube_env::disk::Open;
 use danube_model::{Offset, TopicId};
@@ -10,8 +12,26 @@ use crate::error::{Error, Result};
 use crate::layout::Layout;
 use crate::segment::{HEADER_BYTES, SegmentHeader, Step, Walk, read_footer};
 
+/// What is missing of `logs`, each with the segments that its directory has, if it has one.
+pub(super) fn find_all<'a>(
+    disk: &dyn Disk,
+    layout: &Layout,
+    logs: impl Iterator<Item = &'a CheckpointLog>,
+    segments: &BTreeMap<TopicId, Vec<Offset>>,
+) -> Result<Vec<Error>> {
+    let mut missing = Vec::new();
+    for log in logs {
+        let segments = segments.get(&log.topic_id).map_or(&[][..], Vec::as_slice);
+        for error in find(disk, layout, log, segments)? {
+            tracing::error!(topic = %log.topic_id, %error, "messages are damaged");
+            missing.push(error);
+        }
+    }
+    Ok(missing)
+}
+
 /// What is missing of `log`, whose directory has `segments`. Reads them only if there are too few.
-pub(super) fn find(
+fn find(
     disk: &dyn Disk,
     layout: &Layout,
     log: &CheckpointLog,

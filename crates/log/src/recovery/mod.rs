@@ -21,7 +21,7 @@ mod names;
 mod replay;
 mod residency;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -32,11 +32,11 @@ pub use self::check::holds_logs;
 use self::replay::{Finished, Replay};
 use self::residency::Residency;
 use crate::bodies::{Bodies, Body};
-use crate::checkpoint::{self, Checkpoint, CheckpointLog, EndProof};
+use crate::checkpoint::{self, Checkpoint, CheckpointLog, EndDamage, EndProof};
 use crate::config::Sizes;
 use crate::error::{Error, Result};
 use crate::identity::{self, TopicIdentity};
-use crate::journal::scan::{self, After, Scan, Step};
+use crate::journal::scan::{self, After, Proof, Scan, Step};
 use crate::journal::writer::{self, Start};
 use crate::layout::{self, Layout};
 use crate::mutant;
@@ -80,7 +80,8 @@ pub(crate) fn recover(env: &Env, layout: &Layout, sizes: &Sizes) -> Result<Recov
     let mut report = Report { problems, ..Report::default() };
     let same_boot = checkpoint.as_ref().is_some_and(|found| found.boot_id == boot_id);
     let residency = Residency::look(disk, layout, boot_id, same_boot, &mut reserve)?;
-    let found = match check::journal(disk, layout, disk_id, checkpoint.as_ref()) {
+    let proof: Proof<'_> = &|from, end| residency.proves(from, end);
+    let found = match check::journal(disk, layout, disk_id, checkpoint.as_ref(), proof) {
         Ok(found) => found,
         Err(error) => {
             residency.take_back(disk, layout)?;
@@ -104,26 +105,21 @@ pub(crate) fn recover(env: &Env, layout: &Layout, sizes: &Sizes) -> Result<Recov
     add_new_logs(disk, layout, &mut bodies, &mut report)?;
 
     let after = checkpoint.as_ref().map(After::checkpoint).unwrap_or_default();
+    let is_consumed = after.is_consumed();
+    let mut scan = Scan::new(disk, layout, &found, after).believing(proof);
     let Replayed { last, end, finished } =
-        replay_journal(disk, layout, &found, after, &mut bodies, &mut report, &mut |_| {})?;
-    let Finished { unsynced, damaged, deleted, .. } = finished;
+        replay_journal(disk, layout, &mut scan, &mut bodies, &mut report, &mut |_| {})?;
+    let Finished { damaged, deleted, .. } = finished;
     // A recovery that ended behind its first checkpoint has settled it all: nothing is taken before the second one.
-    let is_settled = after.is_consumed() && report.rounds == 0;
-    report.page_cache_proven = is_settled || residency.proves(unsynced.as_ref(), end.as_ref());
+    let is_settled = is_consumed && report.rounds == 0;
+    report.page_cache_proven = is_settled || residency.proves(scan.unsynced(), end.as_ref());
+    for error in &report.cut {
+        tracing::warn!(%error, "the end of the journal is cut");
+    }
     fill_at_need(&mut bodies)?;
-    for (topic, body) in bodies.iter_mut() {
-        body.state.end_proof =
-            judge_end(&body.state, report.page_cache_proven, damaged.contains(&topic));
-        // Read up to here even if it is never opened, because its end is damaged.
-        body.shared.durable(body.state.end);
-    }
-    for log in logs.iter().filter(|log| !deleted.contains(&log.topic_id)) {
-        let segments = segments.get(&log.topic_id).map_or(&[][..], Vec::as_slice);
-        for error in missing::find(disk, layout, log, segments)? {
-            tracing::error!(topic = %log.topic_id, %error, "messages are damaged");
-            report.damaged.push(error);
-        }
-    }
+    judge_ends(layout, &mut bodies, damaged, &mut report);
+    let kept = logs.iter().filter(|log| !deleted.contains(&log.topic_id));
+    report.damaged.extend(missing::find_all(disk, layout, kept, &segments)?);
     if mutant::is("recovered_tail_not_synced") {
         bodies.dirty.clear();
     }
@@ -184,8 +180,8 @@ pub(crate) struct Rehearsal {
     pub(crate) report: Report,
     /// Every log as it would be.
     pub(crate) states: BTreeMap<TopicId, LogState>,
-    /// Logs whose end may be lost to damage.
-    pub(crate) damaged: BTreeSet<TopicId>,
+    /// Logs whose end may be lost to damage, and where that is.
+    pub(crate) damaged: BTreeMap<TopicId, EndDamage>,
 }
 
 /// Finds out what a recovery would make of the journal behind `checkpoint`, and writes nothing. `visit` sees each step of the
@@ -206,7 +202,8 @@ pub(crate) fn rehearse(
     add_new_logs(&**disk, layout, &mut bodies, &mut report)?;
     bodies.only_rehearse();
     let after = After::checkpoint(checkpoint);
-    let replayed = replay_journal(&**disk, layout, found, after, &mut bodies, &mut report, visit)?;
+    let mut scan = Scan::new(&**disk, layout, found, after);
+    let replayed = replay_journal(&**disk, layout, &mut scan, &mut bodies, &mut report, visit)?;
     let Finished { states, damaged, .. } = replayed.finished;
     Ok(Rehearsal { report, states, damaged })
 }
@@ -224,20 +221,18 @@ struct Replayed {
 fn replay_journal(
     disk: &dyn Disk,
     layout: &Layout,
-    found: &scan::Found,
-    after: After,
+    scan: &mut Scan<'_>,
     bodies: &mut Bodies,
     report: &mut Report,
     visit: &mut dyn FnMut(&Step),
 ) -> Result<Replayed> {
     let mut replay = Replay::new(disk, layout, bodies, report);
-    let mut scan = Scan::new(disk, layout, found, after);
     let (last, end) = loop {
         let step = scan.step()?;
         visit(&step);
         match step {
             Step::Round(read) => {
-                if let Err(cut) = replay.round(&read, &scan)? {
+                if let Err(cut) = replay.round(&read, scan)? {
                     break (read.head.round - 1, cut);
                 }
                 replay.fill(FILL_BYTES)?;
@@ -258,6 +253,30 @@ fn replay_journal(
 
 /// Bytes of frames that a recovery holds in memory, about.
 const FILL_BYTES: u64 = 32 << 20;
+
+/// Enters what is known of where each log ends. That an end is damaged is told at each start, until a gap is accepted.
+fn judge_ends(
+    layout: &Layout,
+    bodies: &mut Bodies,
+    mut damaged: BTreeMap<TopicId, EndDamage>,
+    report: &mut Report,
+) {
+    for (topic, body) in bodies.iter_mut() {
+        let state = &mut body.state;
+        let found = damaged.remove(&topic);
+        if state.end_proof == EndProof::Damaged && found.is_none() {
+            let unknown = || EndDamage::unknown(&layout.topic_dir(topic));
+            let error = state.end_damage.get_or_insert_with(unknown).error();
+            tracing::error!(%topic, end = %state.end, %error, "the end of a log is damaged");
+            report.damaged.push(error);
+        }
+        state.end_proof = judge_end(state, report.page_cache_proven, found.is_some());
+        state.end_damage = state.end_damage.take().or(found);
+        body.shared.view().end_damage = state.end_damage.clone();
+        // Read up to here even if it is never opened, because its end is damaged.
+        body.shared.durable(body.state.end);
+    }
+}
 
 /// A log that was open at `page_cache` may have lost acknowledged frames with the page cache.
 fn judge_end(state: &LogState, page_cache_proven: bool, damaged: bool) -> EndProof {

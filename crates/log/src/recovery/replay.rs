@@ -1,6 +1,6 @@
 //! Which records of the journal count, and what is done where some are missing.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use danube_env::Disk;
@@ -8,15 +8,13 @@ use danube_model::{Frame, Offset, TopicId};
 
 use super::{Report, fill_at_need, heal};
 use crate::bodies::{Bodies, Body, Record};
+use crate::checkpoint::EndDamage;
 use crate::error::{Error, Result};
 use crate::journal::round::{Entry, Kind};
-use crate::journal::scan::{Round, Scan};
+use crate::journal::scan::{Place, Round, Scan};
 use crate::layout::Layout;
 use crate::mutant;
 use crate::state::LogState;
-
-/// A place in the journal.
-pub(super) type Place = (PathBuf, u64);
 
 /// The replay of a journal into logs.
 pub(super) struct Replay<'a> {
@@ -33,18 +31,12 @@ pub(super) struct Replay<'a> {
     /// Logs with a record behind the last lost round.
     seen_since_lost: BTreeSet<TopicId>,
     deleted: BTreeSet<TopicId>,
-    /// The highest round that a round names as synced.
-    synced_round: u64,
-    /// Where the rounds behind it begin.
-    unsynced: VecDeque<(u64, Place)>,
 }
 
 /// What the replay knows at its end.
 pub(super) struct Finished {
-    /// Where the first round begins that nothing vouches for.
-    pub(super) unsynced: Option<Place>,
-    /// Logs whose end may be lost.
-    pub(super) damaged: BTreeSet<TopicId>,
+    /// Logs whose end may be lost, and where that is.
+    pub(super) damaged: BTreeMap<TopicId, EndDamage>,
     /// Logs that were deleted; their files may still be there.
     pub(super) deleted: BTreeSet<TopicId>,
     /// Every log as the journal leaves it.
@@ -69,8 +61,6 @@ impl<'a> Replay<'a> {
             lost: None,
             seen_since_lost: BTreeSet::new(),
             deleted: BTreeSet::new(),
-            synced_round: 0,
-            unsynced: VecDeque::new(),
         }
     }
 
@@ -103,9 +93,6 @@ impl<'a> Replay<'a> {
             let what = format!("round {} was read by the copy of its directory", round.head.round);
             self.report.healed.push(Error::corrupt(&place.0, place.1, what));
         }
-        self.synced_round = self.synced_round.max(round.head.synced_round);
-        self.unsynced.push_back((round.head.round, place));
-        while self.unsynced.pop_front_if(|(number, _)| *number <= self.synced_round).is_some() {}
         self.report.rounds += 1;
         for (entry, frame) in round.head.entries.iter().zip(frames) {
             match frame {
@@ -217,7 +204,7 @@ impl<'a> Replay<'a> {
         let end = self.state(topic).end;
         if end < to {
             let why = self.why(topic);
-            let error = damaged_range(topic, end, to, why);
+            let error = damaged_range(topic, end, to, why).error();
             tracing::error!(%topic, from = %end, %to, %error, "messages are damaged");
             self.report.damaged.push(error);
             self.state(topic).skip(to);
@@ -246,27 +233,28 @@ impl<'a> Replay<'a> {
 
     /// Everything was read. What may be missing at the ends of logs is looked for in their segments.
     pub(super) fn finish(mut self) -> Result<Finished> {
-        let mut damaged: BTreeSet<_> = self.unread.keys().copied().collect();
+        let mut suspects: BTreeSet<_> = self.unread.keys().copied().collect();
         if self.lost.is_some() {
-            damaged
+            suspects
                 .extend(self.states.keys().filter(|topic| !self.seen_since_lost.contains(topic)));
         }
-        for topic in damaged.clone() {
+        let mut damaged = BTreeMap::new();
+        for topic in suspects {
             let state = self.state(topic);
             let (epoch, from) = (state.epoch, state.end);
             self.heal(topic, epoch, from, None)?;
             let end = self.state(topic).end;
             // The unreadable frame is the last of the log that is known: nothing that was acknowledged lies behind it.
             if self.lost.is_none() && self.unread.get(&topic).is_some_and(|(base, _)| end > *base) {
-                damaged.remove(&topic);
                 continue;
             }
-            let error = damaged_range(topic, end, end, self.why(topic));
+            let damage = damaged_range(topic, end, end, self.why(topic));
+            let error = damage.error();
             tracing::error!(%topic, %end, %error, "the end of a log is damaged");
             self.report.damaged.push(error);
+            damaged.insert(topic, damage);
         }
-        let unsynced = self.unsynced.pop_front().map(|(_, place)| place);
-        Ok(Finished { unsynced, damaged, deleted: self.deleted, states: self.states })
+        Ok(Finished { damaged, deleted: self.deleted, states: self.states })
     }
 
     fn why(&self, topic: TopicId) -> Option<&Error> {
@@ -286,16 +274,15 @@ fn whole_frame(entry: &Entry, payload: &bytes::Bytes) -> std::result::Result<Fra
     Ok(frame)
 }
 
-fn damaged_range(topic: TopicId, from: Offset, to: Offset, why: Option<&Error>) -> Error {
+fn damaged_range(topic: TopicId, from: Offset, to: Offset, why: Option<&Error>) -> EndDamage {
     let range = if from == to {
         format!("behind offset {from}")
     } else {
         format!("offsets {from} to {to}")
     };
-    match why {
-        Some(Error::Corrupt { path, position, what }) => {
-            Error::corrupt(path, *position, format!("{what}; log {topic} lost {range}"))
-        }
-        _ => Error::corrupt("journal", 0, format!("log {topic} lost {range}")),
-    }
+    let (path, position, what) = match why {
+        Some(Error::Corrupt { path, position, what }) => (path.clone(), *position, &**what),
+        _ => (PathBuf::from("journal"), 0, "damage"),
+    };
+    EndDamage { path, position, what: format!("{what}; log {topic} lost {range}") }
 }

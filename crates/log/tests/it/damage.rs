@@ -222,3 +222,63 @@ fn damage_after_a_clean_stop() {
 fn damage_after_a_kill() {
     check(&sim::run(1, |world| damage_everything(world, false)));
 }
+
+/// What a reader was shown before a kill is never taken for a write that the kill cut short: the round behind it was begun
+/// when its write had returned.
+#[test]
+fn a_round_with_others_behind_it_is_damaged_and_not_cut_where_the_page_cache_is_proven() {
+    for harm in [Harm::Flip, Harm::Zero] {
+        sim::run(3, |world| async move {
+            let machine = world.machine("broker");
+            let mut ceiling = 0;
+            let (store, _) = open(&machine.env()).await.expect("an empty disk opens");
+            let planned = plan_open(&store, 0, Durability::PageCache, &mut ceiling).await;
+            let log = store.open_log(planned.expect("a new log")).await.expect("it opens");
+            for value in *b"abc" {
+                log.append(batch(&[vec![value; 9000]], None)).await.expect("it is stored");
+            }
+            assert_eq!(read_all(&log, Start::Earliest).await.len(), 3);
+            machine.crash(Crash::Kill);
+            let env = machine.restart().await;
+            for path in machine.disk().files() {
+                let content = machine.disk().content(&path).expect("it is there");
+                let Some(at) = content.windows(99).position(|bytes| bytes == [b'b'; 99]) else {
+                    continue;
+                };
+                match harm {
+                    Harm::Zero if path.starts_with("/wal/journal") => {
+                        machine.disk().overwrite(&path, (at / 4096 * 4096) as u64, &[0; 12288])
+                    }
+                    Harm::Flip | Harm::Zero => machine.disk().flip(&path, at as u64 + 9, 1),
+                }
+                .expect("it is there");
+            }
+
+            let (store, report) = open(&env).await.expect("a start is not refused");
+            assert!(report.page_cache_proven && report.cut.is_empty(), "{report:?}");
+            let text = report.damaged.first().expect("it is reported").to_string();
+            assert!(text.contains("/wal/journal/"), "{text}");
+            let planned = plan_open(&store, 0, Durability::PageCache, &mut ceiling).await;
+            let log = store.open_log(planned.expect("it is known")).await.expect("it opens");
+            let (mut found, mut lost) = (Vec::new(), Vec::new());
+            for read in read_all(&log, Start::Earliest).await {
+                match read {
+                    Read::Frame(frame) => found.push(frame.base().get()),
+                    Read::Damage(damage) => lost.push((damage.from.get(), damage.to.get())),
+                    read => panic!("{read:?}"),
+                }
+            }
+            assert_eq!((found, lost), (vec![0, 2], vec![(1, 2)]));
+            let appended = log.append(batch(&[b"after".to_vec()], None)).await;
+            assert_eq!(appended.expect("it is stored").base.get(), 3);
+        });
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Harm {
+    /// A bit of its payload.
+    Flip,
+    /// All of it.
+    Zero,
+}

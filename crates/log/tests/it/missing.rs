@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use danube_env::Env;
 use danube_env::sim::{self, Crash, Machine, Survival, World};
 use danube_log::{EndProof, Log, Read, Report, Start, Store};
-use danube_model::Durability;
+use danube_model::{Durability, Offset};
 
 use crate::support::{batch, open, plan_open, read_all, topic};
 
@@ -215,13 +215,30 @@ fn a_log_whose_end_is_damaged_is_read_up_to_it_though_it_is_not_opened() {
         let (store, report) = open(&env).await.expect("a start is not refused");
         assert!(!report.damaged.is_empty(), "{report:?}");
         assert_eq!(store.facts(topic(0)).expect("it is there").end_proof, EndProof::Damaged);
-        let mut reader = store.read(topic(0), Start::Earliest).await.expect("it can be read");
+        let mut reader =
+            store.read(topic(0), Start::Earliest, Offset::new(99)).await.expect("it can be read");
         for offset in 0..4 {
             match reader.next().await.expect("it can be read") {
                 Read::Frame(frame) => assert_eq!(frame.base().get(), offset),
                 read => panic!("{read:?}"),
             }
         }
+        match reader.next().await.expect("it can be read") {
+            Read::Damage(lost) => {
+                assert_eq!((lost.from.get(), lost.to.get()), (4, 99));
+                assert!(lost.path.starts_with("/wal/journal") && lost.position > 0, "{lost:?}");
+            }
+            read => panic!("{read:?}"),
+        }
         assert!(matches!(reader.next().await, Ok(Read::CaughtUp(end)) if end.get() == 4));
+        let lost = store.lost_end(topic(0), Offset::new(99));
+        store.close().await.expect("a clean stop");
+
+        // It is told, with its place, at each start until a gap is accepted.
+        let (store, report) = open(&machine.restart().await).await.expect("a start is not refused");
+        assert_eq!(store.lost_end(topic(0), Offset::new(99)), lost);
+        let lost = lost.expect("the end is damaged");
+        let told = |error: &danube_log::Error| error.to_string().contains(&lost.why);
+        assert!(report.damaged.iter().any(told), "{report:?}");
     });
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use danube_env::Env;
 use danube_env::sim::{self, Crash, Machine, SimDisk, World};
 use danube_log::{Error, Start, Store};
-use danube_model::{Durability, ErrorKind};
+use danube_model::{Durability, ErrorKind, Offset};
 
 use crate::support::{batch, open, plan_open, read_all, topic};
 
@@ -121,7 +121,7 @@ fn a_log_with_an_old_segment_of_a_later_version_is_refused_alone() {
         let (store, _) = open(&env).await.expect("the other log is whole");
         for refused in [
             store.look_at(topic(0)).await,
-            store.read(topic(0), Start::Earliest).await.map(|_| ()),
+            store.read(topic(0), Start::Earliest, Offset::ZERO).await.map(|_| ()),
             open_log(&store, 0).await.map(|_| ()),
         ] {
             let error = refused.expect_err("it is of a later version");

@@ -165,7 +165,8 @@ pub struct Finding {
 pub enum FindingKind {
     /// Damaged in one place and whole in another.
     Healed,
-    /// Cut: it was never acknowledged at a level that survives.
+    /// Cut: it was never acknowledged at a level that survives. Where rounds lie behind it and a start proves that the page
+    /// cache is still the one that they were written to, it is damage instead.
     Cut,
     /// Lost: it reads as damage until an operator accepts the gap.
     Damaged,
