@@ -4,13 +4,14 @@
 //! [`checker::History`], and lets [`checker::check`] say whether the promises of `docs/guarantees.md` were kept.
 //! Whatever goes wrong in the harness itself is a panic that says what was being done and what the processes said.
 //!
-//! Reading order: [`broker`], [`cli`], [`produce`], [`native`], [`peer`], [`load`], [`volume`], then [`checker`], and [`scenario`]: what is
+//! Reading order: [`broker`], [`cli`], [`produce`], [`native`], [`consume`], [`peer`], [`load`], [`volume`], then [`checker`], and [`scenario`]: what is
 //! done to brokers, short in `tests/it` and long in the program `soak`. Apart from those, [`figures`] with [`echo`]: how fast it is.
 
 pub mod binary;
 pub mod broker;
 pub mod checker;
 pub mod cli;
+pub mod consume;
 pub mod echo;
 pub mod figures;
 pub mod files;

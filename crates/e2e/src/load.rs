@@ -32,6 +32,10 @@ pub struct Shape {
     pub bytes_max: u64,
     /// How many messages a producer has in flight.
     pub in_flight: usize,
+    /// How many keys there are.
+    pub keys: u64,
+    /// How long a producer waits after each message.
+    pub pause: Duration,
     /// How long a producer tries a message again before its fate is unknown.
     pub timeout: Duration,
 }
@@ -46,6 +50,8 @@ impl Shape {
             durability,
             bytes_max: 2048,
             in_flight: 32,
+            keys: 3,
+            pause: Duration::ZERO,
             timeout: Duration::from_secs(60),
         }
     }
@@ -149,7 +155,7 @@ impl Lane {
         while !self.is_stopped() {
             match self.open().await {
                 Some(producer) => self.run(&producer).await,
-                None => pause().await,
+                None => pause(REOPEN_PAUSE).await,
             }
         }
     }
@@ -170,12 +176,15 @@ impl Lane {
             }
             let Some((message, delivery)) = in_flight.pop_front() else { return };
             failed |= !self.settle(&message, delivery).await;
+            if !self.shape.pause.is_zero() {
+                pause(self.shape.pause).await;
+            }
         }
     }
 
     async fn send(&mut self, producer: &Producer) -> (MessageId, Delivery) {
         let id = MessageId::new(&self.name, self.next);
-        let key = format!("k{}", self.next % 3);
+        let key = format!("k{}", self.next % self.shape.keys);
         // Sizes that jump about, the same in each run.
         let bytes = self.next.wrapping_mul(2_654_435_761) % self.shape.bytes_max;
         self.next += 1;
@@ -212,6 +221,6 @@ impl Lane {
 }
 
 #[expect(clippy::disallowed_methods, reason = "real time; nothing tells when a broker is back")]
-async fn pause() {
-    tokio::time::sleep(REOPEN_PAUSE).await;
+async fn pause(time: Duration) {
+    tokio::time::sleep(time).await;
 }

@@ -1,9 +1,11 @@
 //! What is done to brokers, and what must be true afterwards. Each scenario takes its extent as parameters, panics when a
 //! promise was broken, and returns what it measured.
 
+pub mod consumers;
 pub mod damage;
 pub mod kills;
 pub mod lines;
 pub mod order;
 pub mod power;
 pub mod ready;
+pub mod wakeups;

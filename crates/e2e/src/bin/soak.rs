@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use danube_client::Durability;
 use danube_e2e::figures::{self as measure, Extent};
-use danube_e2e::scenario::{damage, kills, lines, order, power, ready};
+use danube_e2e::scenario::{consumers, damage, kills, lines, order, power, ready, wakeups};
 use danube_e2e::volume::Kind;
 use danube_e2e::wait::Stopwatch;
 use danube_e2e::{Measured, echo};
@@ -19,7 +19,7 @@ struct Soak {
     run: fn() -> Vec<Measured>,
 }
 
-const SOAKS: [Soak; 8] = [
+const SOAKS: [Soak; 11] = [
     Soak { name: "lines", what: "a million lines through the command line and back", run: lines },
     Soak { name: "ready", what: "starts: empty, 2,000 topics, 5 GiB", run: ready },
     Soak {
@@ -34,6 +34,13 @@ const SOAKS: [Soak; 8] = [
         run: power,
     },
     Soak { name: "damage", what: "1,000 damaged files", run: damage },
+    Soak { name: "consumers", what: "20 kills under consumers of all types", run: consumers },
+    Soak {
+        name: "wakeups",
+        what: "2,200 rounds of a few messages to an idle consumer",
+        run: wakeups,
+    },
+    Soak { name: "idle", what: "a message after half an hour of silence", run: idle },
     Soak { name: "figures", what: "speed over the wire, beside an echo", run: figures },
     Soak { name: "log", what: "speed of the log alone, beside plain writes and syncs", run: log },
 ];
@@ -107,6 +114,22 @@ fn power() -> Vec<Measured> {
 
 fn damage() -> Vec<Measured> {
     vec![damage::random(1000, 2)]
+}
+
+fn consumers() -> Vec<Measured> {
+    let flush_interval = Duration::from_secs(1);
+    vec![consumers::run(consumers::Extent { kills: 20, flush_interval, seed: 1 })]
+}
+
+fn wakeups() -> Vec<Measured> {
+    let idle = Duration::from_secs(120);
+    let extent = wakeups::Extent { idle, rounds: 2000, coming: 200, pause_max_ms: 200, seed: 1 };
+    vec![wakeups::run(extent)]
+}
+
+fn idle() -> Vec<Measured> {
+    let idle = Duration::from_secs(30 * 60);
+    vec![wakeups::run(wakeups::Extent { idle, rounds: 1, coming: 0, pause_max_ms: 1, seed: 1 })]
 }
 
 const EXTENT: Extent = Extent { turns: 5, turn: Duration::from_secs(2) };

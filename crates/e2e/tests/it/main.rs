@@ -5,6 +5,7 @@
 
 mod consuming;
 mod damage;
+mod delivery;
 mod disk;
 mod kills;
 mod lines;
