@@ -119,12 +119,13 @@ impl Drop for Worker {
     }
 }
 
-/// The next message.
+/// The next message. A kill takes hold before it.
 ///
 /// # Panics
 ///
 /// If something else comes, or nothing more.
 pub async fn message(consumer: &mut Consumer) -> Delivered {
+    tokio::task::yield_now().await;
     match consumer.next().await {
         Ok(Some(Consumed::Message(delivered))) => delivered,
         other => panic!("a message, not {other:?}"),

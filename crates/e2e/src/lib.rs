@@ -4,7 +4,7 @@
 //! [`checker::History`], and lets [`checker::check`] say whether the promises of `docs/guarantees.md` were kept.
 //! Whatever goes wrong in the harness itself is a panic that says what was being done and what the processes said.
 //!
-//! Reading order: [`broker`], [`cli`], [`produce`], [`native`], [`consume`], [`peer`], [`load`], [`volume`], then [`checker`], and [`scenario`]: what is
+//! Reading order: [`broker`], [`cli`], [`produce`], [`native`], [`consume`], [`peer`], [`load`], [`forwarder`], [`volume`], then [`checker`], and [`scenario`]: what is
 //! done to brokers, short in `tests/it` and long in the program `soak`. Apart from those, [`figures`] with [`echo`]: how fast it is.
 
 pub mod binary;
@@ -15,6 +15,7 @@ pub mod consume;
 pub mod echo;
 pub mod figures;
 pub mod files;
+pub mod forwarder;
 pub mod load;
 pub mod measured;
 pub mod native;

@@ -52,10 +52,20 @@ impl Native {
     /// If there is no runtime to be had.
     #[must_use]
     pub fn of(broker: &Broker) -> Self {
+        Self::at(&broker.url())
+    }
+
+    /// A client of a broker at a URL.
+    ///
+    /// # Panics
+    ///
+    /// If there is no runtime to be had.
+    #[must_use]
+    pub fn at(url: &str) -> Self {
         let runtime = runtime();
         let client = {
             let _entered = runtime.enter();
-            Client::connect(&broker.url()).expect("a ready line has an address")
+            Client::connect(url).expect("it is the URL of a broker")
         };
         Self { runtime, client }
     }
@@ -144,6 +154,20 @@ impl Native {
         let name = topic.parse().expect("the name of a topic");
         let described = self.wait(self.client.admin().describe_topic(&name));
         described.unwrap_or_else(|error| panic!("{topic} can't be described: {error:?}"))
+    }
+
+    /// The first offset of a topic that a subscription has not settled.
+    ///
+    /// # Panics
+    ///
+    /// If the broker refuses.
+    #[must_use]
+    pub fn floor(&self, topic: &str, subscription: &str) -> u64 {
+        let topic = topic.parse().expect("the name of a topic");
+        let subscription = subscription.parse().expect("the name of a subscription");
+        let admin = self.client.admin();
+        let described = self.wait(admin.describe_subscription(&topic, &subscription));
+        described.expect("the subscription is there")[0].floor.get()
     }
 
     /// Reads a topic from its start to its durable end.

@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use danube_client::Durability;
 use danube_e2e::figures::{self as measure, Extent};
-use danube_e2e::scenario::{consumers, damage, kills, lines, order, power, ready, wakeups};
+use danube_e2e::scenario::{
+    consumers, damage, half_open, kills, lines, order, power, ready, seek, slow, swap, wakeups,
+};
 use danube_e2e::volume::Kind;
 use danube_e2e::wait::Stopwatch;
 use danube_e2e::{Measured, echo};
@@ -19,7 +21,7 @@ struct Soak {
     run: fn() -> Vec<Measured>,
 }
 
-const SOAKS: [Soak; 11] = [
+const SOAKS: [Soak; 15] = [
     Soak { name: "lines", what: "a million lines through the command line and back", run: lines },
     Soak { name: "ready", what: "starts: empty, 2,000 topics, 5 GiB", run: ready },
     Soak {
@@ -35,6 +37,10 @@ const SOAKS: [Soak; 11] = [
     },
     Soak { name: "damage", what: "1,000 damaged files", run: damage },
     Soak { name: "consumers", what: "20 kills under consumers of all types", run: consumers },
+    Soak { name: "slow", what: "20,000 messages to a slow consumer, and idle ones", run: slow },
+    Soak { name: "swap", what: "20 rounds of key-shared consumers that come and go", run: swap },
+    Soak { name: "seek", what: "20 seeks under acknowledgements, and 20 with a kill", run: seek },
+    Soak { name: "half-open", what: "a path frozen for three minutes", run: half_open },
     Soak {
         name: "wakeups",
         what: "2,200 rounds of a few messages to an idle consumer",
@@ -51,7 +57,7 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         ["--list"] => {
-            SOAKS.iter().for_each(|soak| println!("{:8} {}", soak.name, soak.what));
+            SOAKS.iter().for_each(|soak| println!("{:9} {}", soak.name, soak.what));
             ExitCode::SUCCESS
         }
         // The other side of `figures`.
@@ -119,6 +125,22 @@ fn damage() -> Vec<Measured> {
 fn consumers() -> Vec<Measured> {
     let flush_interval = Duration::from_secs(1);
     vec![consumers::run(consumers::Extent { kills: 20, flush_interval, seed: 1 })]
+}
+
+fn slow() -> Vec<Measured> {
+    vec![slow::behind(20_000), slow::beside(20_000, 1.5)]
+}
+
+fn swap() -> Vec<Measured> {
+    vec![swap::run(20)]
+}
+
+fn seek() -> Vec<Measured> {
+    vec![seek::run(20)]
+}
+
+fn half_open() -> Vec<Measured> {
+    vec![half_open::run(Duration::from_secs(180))]
 }
 
 fn wakeups() -> Vec<Measured> {
