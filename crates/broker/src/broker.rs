@@ -8,7 +8,7 @@ use danube_env::disk::Lock;
 use danube_env::disk::names::create_dir_durably;
 use danube_env::spawn::Running;
 use danube_env::{Env, blocking};
-use danube_log::{Report, Store};
+use danube_log::{Expected, Report, RolledBack, Store};
 use danube_meta::Meta;
 use danube_meta::command::{CreateNamespace, ForgetDeleted, FormCluster, StartSession};
 use danube_meta::state::ClusterId;
@@ -77,7 +77,7 @@ impl Broker {
     ///
     /// # Errors
     ///
-    /// What [`Store::open`] and [`Meta::open`] refuse, and [`Error::MetadataMissing`]; nothing on the disk is changed by a
+    /// What [`Store::check`] and [`Meta::check`] refuse, and [`Error::MetadataMissing`]; nothing on the disk is changed by a
     /// refusal over versions or damage.
     pub async fn open(config: Config, env: Env) -> Result<(Self, Report)> {
         check_level(config.durability)?;
@@ -90,8 +90,15 @@ impl Broker {
             let (meta, logs) = (config.meta_dir, config.log.root);
             return Err(Error::MetadataMissing { meta, logs });
         }
-        let (store, report) = Store::open(config.log.clone(), env.clone()).await?;
+        let store = Store::check(config.log.clone(), env.clone()).await?;
         let meta = meta.open().await?;
+        let (store, report) = match store.open(expected(&meta)).await {
+            Ok(opened) => opened,
+            Err(error) => {
+                meta.close().await;
+                return Err(error.into());
+            }
+        };
         let inner = Inner {
             env,
             config,
@@ -110,6 +117,7 @@ impl Broker {
         broker.start_session().await?;
         broker.finish_deletions().await?;
         broker.report_strange_logs();
+        broker.report_rolled_back(&report);
         let saver = Box::pin(subscription::save_cursors(broker.clone()));
         let saver = broker.inner.env.spawn.task("save-cursors", saver);
         *broker.inner.saver.lock().expect("it is only set and taken") = Some(saver);
@@ -212,6 +220,24 @@ impl Broker {
         }
     }
 
+    /// Logs that are older than what the metadata say of them.
+    fn report_rolled_back(&self, report: &Report) {
+        for rolled_back in &report.rolled_back {
+            let RolledBack { topic, epoch, expected, end } = *rolled_back;
+            self.inner.meta.read(|state| {
+                let Some(topic) = state.topic_by_id(&topic) else { return };
+                tracing::error!(
+                    topic = %topic.name,
+                    %epoch,
+                    expected_epoch = %expected,
+                    %end,
+                    ceiling = %topic.ceiling,
+                    "the hot tier is older than the metadata, as a copy is: messages behind the end of this topic may be lost, and it goes on at its ceiling"
+                );
+            });
+        }
+    }
+
     /// This broker's identity in the cluster.
     pub fn id(&self) -> BrokerId {
         self.inner.meta.broker()
@@ -285,6 +311,16 @@ impl Broker {
     pub(crate) fn slots(&self) -> MutexGuard<'_, BTreeMap<TopicId, Arc<Slot>>> {
         self.inner.slots.lock().expect("nothing panics while it holds the slots")
     }
+}
+
+/// What the metadata say of the hot tier.
+fn expected(meta: &Meta) -> Expected {
+    meta.read(|state| {
+        let broker = state.brokers().find(|(id, _)| *id == meta.broker());
+        let sessions = broker.map_or(0, |(_, broker)| broker.sessions);
+        let epochs = state.topics().map(|topic| (topic.id, topic.epoch)).collect();
+        Expected { sessions, epochs }
+    })
 }
 
 /// Makes the data directory this broker's alone, or says that another has it.

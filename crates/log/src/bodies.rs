@@ -15,7 +15,7 @@ use danube_env::{Disk, File, Reserve};
 use danube_model::{DiskId, Durability, Epoch, Frame, Offset, TimeMs, TopicId};
 
 use self::open::{open_active, open_new, seal_number};
-use crate::checkpoint::{Checkpoint, CheckpointLog, Gap};
+use crate::checkpoint::{Checkpoint, CheckpointLog, Gap, Writer};
 use crate::error::{Error, Result};
 use crate::files;
 use crate::layout::Layout;
@@ -453,12 +453,13 @@ impl Bodies {
         round: u64,
         clean: bool,
         written: TimeMs,
-        boot_id: [u8; 16],
+        writer: Writer,
         generation: u64,
     ) -> Checkpoint {
         assert!(self.waiting.is_empty() && self.dirty.is_empty(), "a checkpoint is behind a sync");
         let logs = self.bodies.iter().map(|(topic, body)| body.checkpoint(*topic)).collect();
-        Checkpoint { disk_id: self.disk_id, round, clean, written, boot_id, generation, logs }
+        let (disk_id, Writer { boot_id, session }) = (self.disk_id, writer);
+        Checkpoint { disk_id, round, clean, written, boot_id, generation, session, logs }
     }
 
     /// Removes logs and their files. What of them is left after an error is removed by the next call.

@@ -16,7 +16,7 @@
 //! | 56 | 16 | boot id | of the machine when it was written |
 //! | 72 | 8 | generation | of the journal's file in which the next round comes, or an earlier one; 0: not begun yet |
 //! | 80 | 4 | logs | |
-//! | 84 | 4 | zero | |
+//! | 84 | 4 | session | number of the broker's session that opened the hot tier last; 0: not known |
 //!
 //! Then for each log, topic ids rising:
 //!
@@ -80,8 +80,19 @@ pub(crate) struct Checkpoint {
     pub(crate) boot_id: [u8; 16],
     /// Of the journal's file in which the next round comes, or of an earlier one; 0: not begun yet.
     pub(crate) generation: u64,
+    /// Number of the broker's session that opened the directory last; 0: not known.
+    pub(crate) session: u32,
     /// Every log of the directory, by rising topic id.
     pub(crate) logs: Vec<CheckpointLog>,
+}
+
+/// The opening of a hot tier that writes its checkpoints.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Writer {
+    /// The boot of the machine.
+    pub(crate) boot_id: [u8; 16],
+    /// Number of the broker's session.
+    pub(crate) session: u32,
 }
 
 /// The state of one log up to the checkpoint's round.
@@ -152,7 +163,8 @@ impl Checkpoint {
         let mut bytes = Vec::with_capacity(HEADER_BYTES + self.logs.len() * LOG_BYTES);
         bytes.bytes(MAGIC).u16(VERSION).zero(2).u32(0).bytes(self.disk_id.as_bytes());
         bytes.u64(self.round).u8(self.clean.into()).zero(7).u64(self.written.get());
-        bytes.bytes(&self.boot_id).u64(self.generation).u32(self.logs.len() as u32).zero(4);
+        bytes.bytes(&self.boot_id).u64(self.generation);
+        bytes.u32(self.logs.len() as u32).u32(self.session);
         for log in &self.logs {
             log.encode(&mut bytes);
         }
@@ -172,7 +184,7 @@ impl Checkpoint {
         let generation = cursor.u64()?;
         let at = cursor.position();
         let count = cursor.u32()? as usize;
-        cursor.zero(4)?;
+        let session = cursor.u32()?;
         if count > cursor.remaining() / LOG_BYTES {
             return Err(DecodeError::corrupt(at, "more logs than there is room for"));
         }
@@ -186,7 +198,7 @@ impl Checkpoint {
             logs.push(log);
         }
         cursor.finish()?;
-        Ok(Self { disk_id, round, clean, written, boot_id, generation, logs })
+        Ok(Self { disk_id, round, clean, written, boot_id, generation, session, logs })
     }
 }
 

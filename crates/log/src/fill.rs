@@ -13,7 +13,7 @@ use danube_model::{TimeMs, TopicId};
 use tokio::sync::{Notify, OwnedSemaphorePermit, mpsc, oneshot};
 
 use crate::bodies::{Bodies, Body, Record};
-use crate::checkpoint::{self, Gap};
+use crate::checkpoint::{self, Gap, Writer};
 use crate::error::{Error, Result};
 use crate::journal::writer;
 use crate::layout::Layout;
@@ -105,7 +105,7 @@ impl Feedback {
 pub(crate) struct Filler {
     pub(crate) env: Env,
     pub(crate) layout: Layout,
-    pub(crate) boot_id: [u8; 16],
+    pub(crate) writer: Writer,
     pub(crate) bodies: Bodies,
     /// Frames are written to segments when so many bytes of them wait.
     pub(crate) fill_bytes: u64,
@@ -195,7 +195,7 @@ impl Filler {
         }
         let written = TimeMs::new(self.env.clock.wall_ms());
         let Asked { round, clean, generation } = asked;
-        let checkpoint = self.bodies.checkpoint(round, clean, written, self.boot_id, generation);
+        let checkpoint = self.bodies.checkpoint(round, clean, written, self.writer, generation);
         match checkpoint::write(&*self.env.disk, &self.layout, &checkpoint) {
             Ok(()) => {
                 self.feedback.say(|said| said.checkpointed = Some(round));

@@ -47,6 +47,6 @@ pub use crate::log::{Appending, Extent, Log};
 #[cfg(feature = "mutants")]
 pub use crate::mutant::{MUTANTS, plant};
 pub use crate::reader::{Bounds, Damage, Read, Reader, Start};
-pub use crate::recovery::{Report, holds_logs};
+pub use crate::recovery::{Report, RolledBack, holds_logs};
 pub use crate::shared::Ends;
-pub use crate::store::{Facts, Store};
+pub use crate::store::{Checked, Expected, Facts, Store};

@@ -1,28 +1,27 @@
-//! The hot tier of one broker: opens, creates and deletes logs, and owns the two loops.
+//! The hot tier of one broker: opens, creates and deletes logs, and owns the two loops. How it is opened itself is in `opening`.
+
+mod opening;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use danube_env::disk::names::create_dir_durably;
 use danube_env::disk::{Lock, Open};
 use danube_env::spawn::Running;
 use danube_env::{Env, blocking};
 use danube_model::{DiskId, Durability, Epoch, Offset, TopicId};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
 
+pub use self::opening::{Checked, Expected};
+
 use crate::bodies::Body;
 use crate::checkpoint::{EndProof, Gap};
-use crate::commit::{Answer, COMMANDS_MAX, Command, Committer, Item, Live, OpenLog};
-use crate::config::{Config, Sizes};
+use crate::commit::{Answer, Command, Item, OpenLog};
 use crate::error::{Error, Result};
 use crate::files::{self, Behind};
-use crate::fill::{Feedback, Filler};
 use crate::identity::TopicIdentity;
-use crate::journal::writer::Journal;
 use crate::layout::Layout;
 use crate::log::{Extent, Log};
 use crate::reader::{Damage, Reader, Start};
-use crate::recovery::{self, Report};
 use crate::repair::{self, Range};
 use crate::shared::{Segment, SegmentKind, Shared};
 use crate::state::LogState;
@@ -81,87 +80,6 @@ pub struct Facts {
 }
 
 impl Store {
-    /// Opens the hot tier at `config.root`, recovering what the last stop left.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Busy`] if another process has it; [`Error::UnknownVersion`] for files of a newer build, which are left as they are;
-    /// [`Error::Missing`] or [`Error::Corrupt`] where starting would hide a loss.
-    pub async fn open(config: Config, env: Env) -> Result<(Self, Report)> {
-        let layout = Layout::new(&config.root);
-        let spawn = Arc::clone(&env.spawn);
-        let opened = blocking(&*spawn, move || {
-            let root = layout.root();
-            create_dir_durably(&*env.disk, root).map_err(Error::dir)?;
-            let lock = take_lock(&env, &layout)?;
-            let space = env.disk.space(root).map_err(Error::io("measure", root))?;
-            let sizes = Sizes::new(&config, space.total);
-            let recovered = recovery::recover(&env, &layout, &sizes)?;
-            let report = recovered.report.clone();
-            Ok((Self::start(config, env, layout, lock, sizes, recovered)?, report))
-        });
-        opened.await
-    }
-
-    /// Starts the two loops on a hot tier that was recovered. Blocks.
-    fn start(
-        config: Config,
-        env: Env,
-        layout: Layout,
-        lock: Arc<dyn Lock>,
-        sizes: Sizes,
-        recovered: recovery::Recovered,
-    ) -> Result<Self> {
-        let recovery::Recovered { disk_id, boot_id, bodies, journal, .. } = recovered;
-        let logs = bodies.iter().map(|(topic, body)| (topic, Known::recovered(body))).collect();
-        let (commands, told) = mpsc::channel(COMMANDS_MAX);
-        let (fills, filler_told) = mpsc::channel(ROUNDS_MAX);
-        let (stopped, stopped_seen) = watch::channel(None);
-        let feedback = Feedback::default();
-        let disk = Arc::clone(&env.disk);
-        let Sizes { file_bytes, files_max, .. } = sizes;
-        let committer = Committer::new(
-            env.clone(),
-            config.clone(),
-            Journal::new(disk, layout.clone(), disk_id, file_bytes, files_max, journal)?,
-            sizes,
-            bodies.iter().map(|(topic, body)| (topic, Live::recovered(body))).collect(),
-            (fills, feedback.clone()),
-            stopped,
-        );
-        let mut filler = Filler {
-            env: env.clone(),
-            layout: layout.clone(),
-            boot_id,
-            bodies,
-            fill_bytes: config.tail_bytes / 4,
-            reserve: sizes.reserve,
-            space_check: config.space_check,
-            feedback,
-            _lock: Arc::clone(&lock),
-        };
-        // Before the first append can come.
-        filler.tell_space();
-        let loops = vec![
-            env.spawn.disk_thread("log-commit", Box::pin(committer.run(told))),
-            env.spawn.disk_thread("log-fill", Box::pin(filler.run(filler_told))),
-        ];
-        let queue_kib = kib(config.queue_bytes);
-        let inner = Inner {
-            layout,
-            disk_id,
-            commands,
-            queue: Arc::new(Semaphore::new(queue_kib as usize)),
-            queue_kib,
-            stopped: stopped_seen,
-            logs: Mutex::new(logs),
-            loops: Mutex::new(loops),
-            _lock: lock,
-            env,
-        };
-        Ok(Self { inner: Arc::new(inner) })
-    }
-
     /// Identity of this hot tier, written once.
     pub fn disk_id(&self) -> DiskId {
         self.inner.disk_id
@@ -484,14 +402,6 @@ impl Store {
     fn logs(&self) -> MutexGuard<'_, BTreeMap<TopicId, Known>> {
         self.inner.logs.lock().expect("nothing panics while it holds the logs")
     }
-}
-
-fn take_lock(env: &Env, layout: &Layout) -> Result<Arc<dyn Lock>> {
-    let path = layout.lock();
-    env.disk.lock(&path).map(Arc::from).map_err(|error| match error.kind() {
-        std::io::ErrorKind::WouldBlock => Error::Busy { path },
-        _ => Error::io("lock", path)(error),
-    })
 }
 
 /// Rounded up, so that everything that waits counts.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use danube_env::disk::Open as DiskOpen;
 use danube_env::sim::Machine;
 
 use super::*;
@@ -113,7 +114,7 @@ fn logs_whose_metadata_are_gone_refuse_the_start() {
     });
 }
 
-/// The hot tier is made before the metadata: a broker that dies between the two has nothing to lose.
+/// The metadata are made before the hot tier, and no topic before both: a broker that dies between the two has nothing to lose.
 #[test]
 fn a_first_start_that_was_killed_anywhere_begins_again() {
     for change in 0..60 {
@@ -168,4 +169,96 @@ fn a_damaged_end_is_told_to_readers_until_a_gap_is_accepted() {
         let (_, report) = Broker::open(config(), machine.restart().await).await.unwrap();
         assert!(report.damaged.is_empty(), "{report:?}");
     });
+}
+
+/// Puts the hot tier back as it was.
+fn put_back(machine: &Machine, env: &Env, old: &BTreeMap<PathBuf, Vec<u8>>) {
+    env.disk.remove_dir_all("/data/wal".as_ref()).expect("it is there");
+    for (path, content) in old.iter().filter(|(path, _)| path.starts_with("/data/wal")) {
+        env.disk.create_dir_all(path.parent().expect("a file")).expect("it works");
+        let file = env.disk.open(path, DiskOpen::Replace).expect("it works");
+        file.set_len(content.len() as u64).expect("it works");
+        machine.disk().overwrite(path, 0, content).expect("it is there");
+    }
+    env.disk.sync_volume("/data".as_ref()).expect("it works");
+}
+
+async fn append(broker: &Broker, topic: &str, value: &str) {
+    let topic = broker.topic(&name(topic)).expect("it is there");
+    topic.append(batch(value)).await.expect("it is stored");
+}
+
+/// A broker whose hot tier is from before its last start: topic `a` had two more messages and an opening since, `b` none, and
+/// `c` did not exist.
+async fn rolled_back(machine: &Machine) -> Env {
+    let broker = open(&machine.env()).await;
+    for text in ["/default/a", "/default/b"] {
+        broker.create_topic(new_topic(text)).await.expect("a new name");
+        append(&broker, text, "one").await;
+    }
+    broker.close().await.expect("a clean stop");
+    let old = contents(machine);
+    let broker = open(&machine.restart().await).await;
+    broker.create_topic(new_topic("/default/c")).await.expect("a new name");
+    for text in ["/default/a", "/default/a", "/default/c"] {
+        append(&broker, text, "two").await;
+    }
+    broker.close().await.expect("a clean stop");
+    let env = machine.restart().await;
+    put_back(machine, &env, &old);
+    env
+}
+
+/// What an older copy of the hot tier has not is lost; its offsets are not given to anything else.
+#[test]
+fn p03_an_older_hot_tier_goes_on_at_the_ceilings() {
+    sim::run(5, |world| async move {
+        let machine = world.machine("broker");
+        let env = rolled_back(&machine).await;
+        let (broker, report) = Broker::open(config(), env).await.unwrap();
+        let topic = |text: &str| broker.topic(&name(text)).unwrap();
+        let [found] = &report.rolled_back[..] else { panic!("{report:?}") };
+        assert_eq!(found.topic, topic("/default/a").id());
+        assert_eq!(
+            (found.epoch.get(), found.expected.get(), found.end.get()),
+            (1, 2, 1),
+            "what the copy has, and what the metadata have"
+        );
+        let ceiling = topic("/default/a").describe().await.unwrap().ceiling;
+        let one = vec![(0, "one".to_owned())];
+        let (records, missing) = read_all(&topic("/default/a")).await;
+        assert_eq!((records, missing.len()), (one.clone(), 1));
+        let (from, to) = missing[0];
+        assert!(from == 1 && to >= 3 && to < ceiling.get(), "{missing:?}");
+        assert_eq!(topic("/default/a").append(batch("x")).await.unwrap().base.get(), to);
+        assert_eq!(topic("/default/b").append(batch("x")).await.unwrap().base.get(), 1);
+        let refused = topic("/default/c").append(batch("x")).await.unwrap_err();
+        assert!(matches!(refused, Error::LogMissing { .. }), "{refused:?}");
+        assert_eq!(read_all(&topic("/default/b")).await.1, []);
+        machine.crash(Crash::Kill);
+
+        let (_, report) = Broker::open(config(), machine.restart().await).await.unwrap();
+        assert!(report.rolled_back.is_empty(), "{report:?}");
+    });
+}
+
+/// The copy is known as one until every start after it knows.
+#[test]
+fn p03_a_start_on_an_older_hot_tier_that_dies_anywhere_leaves_it_known() {
+    let died = |change: u64, crash| {
+        sim::run(6, |world| async move {
+            let machine = world.machine("broker");
+            let env = rolled_back(&machine).await;
+            machine.disk().crash_at(change, crash);
+            let has_died = Broker::open(config(), env).await.is_err();
+            machine.disk().crash(crash);
+            let broker = open(&machine.restart().await).await;
+            let topic = broker.topic(&name("/default/a")).unwrap();
+            assert!(topic.append(batch("x")).await.unwrap().base.get() >= 3, "at {change}");
+            has_died
+        })
+    };
+    for crash in [Crash::Kill, Crash::PowerCut(Survival::Chance)] {
+        assert!((0..).take_while(|change| died(*change, crash)).count() > 20);
+    }
 }

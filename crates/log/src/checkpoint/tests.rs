@@ -46,6 +46,7 @@ fn checkpoint(round: u64) -> Checkpoint {
         written: TimeMs::new(0x3333),
         boot_id: [0xbb; 16],
         generation: 0x4444,
+        session: 0x5555,
         logs: vec![log(1), log(2)],
     }
 }
@@ -69,14 +70,14 @@ fn it_has_the_bytes_of_the_format() {
     let golden = [
         &b"DANUCKP1"[..],
         &[0, 1, 0, 0],
-        &[0x69, 0xf0, 0x10, 0xe2],
+        &[0x48, 0xed, 0xeb, 0xdc],
         &[0xdd; 16],
         &[0, 0, 0, 0, 0, 0, 0, 7],
         &[1, 0, 0, 0, 0, 0, 0, 0],
         &[0, 0, 0, 0, 0, 0, 0x33, 0x33],
         &[0xbb; 16],
         &[0, 0, 0, 0, 0, 0, 0x44, 0x44],
-        &[0, 0, 0, 1, 0, 0, 0, 0],
+        &[0, 0, 0, 1, 0, 0, 0x55, 0x55],
         // The log.
         &[1; 16],
         &[1, 4, 1, 0],

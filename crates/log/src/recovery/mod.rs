@@ -11,10 +11,11 @@
 //!   at the page cache, which is taken back.
 //!
 //! Reading order: this module, `check` (what refuses a start), `replay` (which record counts), `heal` (what the journal
-//! lost), `missing` (what else is gone), `names` (which names are not trusted), `residency` (whether the page cache is still
-//! the one that was written to).
+//! lost), `missing` (what else is gone), `ends` (what is known of where a log ends), `names` (which names are not trusted),
+//! `residency` (whether the page cache is still the one that was written to).
 
 mod check;
+mod ends;
 mod heal;
 mod missing;
 mod names;
@@ -26,13 +27,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use danube_env::{Disk, Env, Reserve};
-use danube_model::{DiskId, Durability, Offset, TimeMs, TopicId};
+use danube_model::{DiskId, Offset, TimeMs, TopicId};
 
 pub use self::check::holds_logs;
+pub use self::ends::RolledBack;
 use self::replay::{Finished, Replay};
 use self::residency::Residency;
 use crate::bodies::{Bodies, Body};
-use crate::checkpoint::{self, Checkpoint, CheckpointLog, EndDamage, EndProof};
+use crate::checkpoint::{self, Checkpoint, CheckpointLog, EndDamage};
 use crate::config::Sizes;
 use crate::error::{Error, Result};
 use crate::identity::{self, TopicIdentity};
@@ -41,6 +43,7 @@ use crate::journal::writer::{self, Start};
 use crate::layout::{self, Layout};
 use crate::mutant;
 use crate::state::LogState;
+use crate::store::Expected;
 
 /// What a recovery found and did, for the operator.
 #[derive(Clone, Debug, Default)]
@@ -57,45 +60,71 @@ pub struct Report {
     pub damaged: Vec<Error>,
     /// Odd things that were left alone.
     pub problems: Vec<Error>,
+    /// Logs that are those of an older copy of the hot tier: each goes on at its ceiling.
+    pub rolled_back: Vec<RolledBack>,
     /// Whether the page cache is proven to be the one that was last written to, or nothing that counts was left to it.
     pub page_cache_proven: bool,
+}
+
+/// A hot tier whose recovery nothing refuses, and what was read of it to find that out.
+pub(crate) struct Checked {
+    boot_id: [u8; 16],
+    reserve: Reserve,
+    checkpoint: Option<Checkpoint>,
+    disk_id: Option<DiskId>,
+    segments: BTreeMap<TopicId, Vec<Offset>>,
+    residency: Residency,
+    journal: scan::Found,
+    problems: Vec<Error>,
 }
 
 /// A hot tier that is ready to go on.
 pub(crate) struct Recovered {
     pub(crate) disk_id: DiskId,
-    pub(crate) boot_id: [u8; 16],
+    pub(crate) writer: checkpoint::Writer,
     pub(crate) bodies: Bodies,
     pub(crate) journal: Start,
     pub(crate) report: Report,
 }
 
-/// Recovers the hot tier in `layout`, making it if the directory is new. Blocks.
-pub(crate) fn recover(env: &Env, layout: &Layout, sizes: &Sizes) -> Result<Recovered> {
+/// Reads the hot tier in `layout`, and finds out whether anything refuses its recovery. Blocks.
+pub(crate) fn check(env: &Env, layout: &Layout, sizes: &Sizes) -> Result<Checked> {
     let disk = &*env.disk;
     let boot_id = disk.boot_id().map_err(Error::io("find the boot id for", layout.root()))?;
     let mut reserve =
         Reserve::new(Arc::clone(&env.disk), layout.reserve(), sizes.reserve_file_bytes);
-    let check::Found { checkpoint, disk_id, segments, problems } = check::look(disk, layout)?;
-    let mut report = Report { problems, ..Report::default() };
+    let check::Found { checkpoint, disk_id, segments, mut problems } = check::look(disk, layout)?;
     let same_boot = checkpoint.as_ref().is_some_and(|found| found.boot_id == boot_id);
     let residency = Residency::look(disk, layout, boot_id, same_boot, &mut reserve)?;
     let proof: Proof<'_> = &|from, end| residency.proves(from, end);
-    let found = match check::journal(disk, layout, disk_id, checkpoint.as_ref(), proof) {
-        Ok(found) => found,
+    let journal = match check::journal(disk, layout, disk_id, checkpoint.as_ref(), proof) {
+        Ok(journal) => journal,
         Err(error) => {
             residency.take_back(disk, layout)?;
             return Err(error);
         }
     };
-    report.problems.extend(found.problems.iter().cloned());
+    problems.extend(journal.problems.iter().cloned());
+    Ok(Checked { boot_id, reserve, checkpoint, disk_id, segments, residency, journal, problems })
+}
 
+/// Recovers the hot tier in `layout`, making it if the directory is new. Blocks.
+pub(crate) fn recover(
+    env: &Env,
+    layout: &Layout,
+    sizes: &Sizes,
+    checked: Checked,
+    expected: &Expected,
+) -> Result<Recovered> {
+    let disk = &*env.disk;
+    let Checked { checkpoint, segments, residency, journal, .. } = checked;
+    let mut report = Report { problems: checked.problems, ..Report::default() };
     names::make_dirs(disk, layout)?;
-    let disk_id = match disk_id.filter(|_| checkpoint.is_some()) {
+    let disk_id = match checked.disk_id.filter(|_| checkpoint.is_some()) {
         Some(disk_id) => disk_id,
         None => identity::make(env, layout)?,
     };
-    let mut bodies = Bodies::new(env.disk.clone(), layout.clone(), disk_id, reserve);
+    let mut bodies = Bodies::new(env.disk.clone(), layout.clone(), disk_id, checked.reserve);
     let logs = checkpoint.as_ref().map_or(&[][..], |checkpoint| &checkpoint.logs);
     for log in logs {
         bodies.insert(log.topic_id, Body::from_checkpoint(log));
@@ -104,9 +133,10 @@ pub(crate) fn recover(env: &Env, layout: &Layout, sizes: &Sizes) -> Result<Recov
     make_missing_dirs(disk, layout, logs, &segments)?;
     add_new_logs(disk, layout, &mut bodies, &mut report)?;
 
+    let proof: Proof<'_> = &|from, end| residency.proves(from, end);
     let after = checkpoint.as_ref().map(After::checkpoint).unwrap_or_default();
     let is_consumed = after.is_consumed();
-    let mut scan = Scan::new(disk, layout, &found, after).believing(proof);
+    let mut scan = Scan::new(disk, layout, &journal, after).believing(proof);
     let Replayed { last, end, finished } =
         replay_journal(disk, layout, &mut scan, &mut bodies, &mut report, &mut |_| {})?;
     let Finished { damaged, deleted, .. } = finished;
@@ -117,25 +147,28 @@ pub(crate) fn recover(env: &Env, layout: &Layout, sizes: &Sizes) -> Result<Recov
         tracing::warn!(%error, "the end of the journal is cut");
     }
     fill_at_need(&mut bodies)?;
-    judge_ends(layout, &mut bodies, damaged, &mut report);
+    let session = checkpoint.as_ref().map_or(0, |checkpoint| checkpoint.session);
+    let newer = Some(expected).filter(|expected| expected.is_newer_than(session));
+    ends::judge(layout, &mut bodies, damaged, newer, &mut report);
     let kept = logs.iter().filter(|log| !deleted.contains(&log.topic_id));
     report.damaged.extend(missing::find_all(disk, layout, kept, &segments)?);
     if mutant::is("recovered_tail_not_synced") {
         bodies.dirty.clear();
     }
     bodies.sync()?;
+    let writer = checkpoint::Writer { boot_id: checked.boot_id, session: expected.session() };
     let written = TimeMs::new(env.clock.wall_ms());
-    let mut checkpoint = bodies.checkpoint(last, false, written, boot_id, 0);
+    let mut checkpoint = bodies.checkpoint(last, false, written, writer, 0);
     write_checkpoint(disk, layout, &checkpoint, &mut bodies.reserve)?;
     if !deleted.is_empty() {
         bodies.delete(&deleted.into_iter().collect::<Vec<_>>())?;
     }
     residency.forget(disk, layout)?;
-    let journal = journal_start(disk, layout, disk_id, &found, sizes.file_bytes, last + 1)?;
+    let journal = journal_start(disk, layout, disk_id, &journal, sizes.file_bytes, last + 1)?;
     // From here on the loss of the file that was begun is known as one.
     checkpoint.generation = journal.generation;
     write_checkpoint(disk, layout, &checkpoint, &mut bodies.reserve)?;
-    Ok(Recovered { disk_id, boot_id, bodies, journal, report })
+    Ok(Recovered { disk_id, writer, bodies, journal, report })
 }
 
 /// Writes all that waits to segments, if need be into the room of the reserve.
@@ -253,40 +286,6 @@ fn replay_journal(
 
 /// Bytes of frames that a recovery holds in memory, about.
 const FILL_BYTES: u64 = 32 << 20;
-
-/// Enters what is known of where each log ends. That an end is damaged is told at each start, until a gap is accepted.
-fn judge_ends(
-    layout: &Layout,
-    bodies: &mut Bodies,
-    mut damaged: BTreeMap<TopicId, EndDamage>,
-    report: &mut Report,
-) {
-    for (topic, body) in bodies.iter_mut() {
-        let state = &mut body.state;
-        let found = damaged.remove(&topic);
-        if state.end_proof == EndProof::Damaged && found.is_none() {
-            let unknown = || EndDamage::unknown(&layout.topic_dir(topic));
-            let error = state.end_damage.get_or_insert_with(unknown).error();
-            tracing::error!(%topic, end = %state.end, %error, "the end of a log is damaged");
-            report.damaged.push(error);
-        }
-        state.end_proof = judge_end(state, report.page_cache_proven, found.is_some());
-        state.end_damage = state.end_damage.take().or(found);
-        body.shared.view().end_damage = state.end_damage.clone();
-        // Read up to here even if it is never opened, because its end is damaged.
-        body.shared.durable(body.state.end);
-    }
-}
-
-/// A log that was open at `page_cache` may have lost acknowledged frames with the page cache.
-fn judge_end(state: &LogState, page_cache_proven: bool, damaged: bool) -> EndProof {
-    let rests_on_page_cache = state.open && state.level == Durability::PageCache;
-    match state.end_proof {
-        _ if damaged => EndProof::Damaged,
-        EndProof::Proven if rests_on_page_cache && !page_cache_proven => EndProof::Unproven,
-        proof => proof,
-    }
-}
 
 /// Logs that have a directory and are in no checkpoint yet. One without its `topic` file was never finished: whoever
 /// creates it goes on with it.
