@@ -38,6 +38,6 @@ pub use crate::subscription::{
 };
 pub use crate::topic::{Appending, Attached, Description, Topic};
 pub use danube_log::Config as LogConfig;
-pub use danube_log::{Appended, Damage, Effect, Gap, Read, Reader, Start};
+pub use danube_log::{Appended, Damage, Effect, Gap, Read, Reader, Report, Start};
 pub use danube_meta::command::Change;
 pub use danube_meta::state::Delivery;

@@ -3,7 +3,7 @@
 use std::io;
 
 use tracing::level_filters::LevelFilter;
-use tracing_subscriber::filter::Targets;
+use tracing_subscriber::filter::{ParseError, Targets};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
@@ -16,15 +16,21 @@ pub(crate) const VARIABLE: &str = "DANUBE_LOG";
 const LIBRARIES: [&str; 4] = ["openraft", "h2", "hyper", "tonic"];
 const LIBRARY_LEVEL: LevelFilter = LevelFilter::ERROR;
 
-/// Starts logging: of a server from `info` on, of other commands from `warn` on, unless [`VARIABLE`] says otherwise.
+/// Starts logging: of a server from `info` on, of other commands from `warn` on, of `inspect` nothing, unless [`VARIABLE`]
+/// says otherwise.
 pub(crate) fn start(command: &Command) {
     let level = match command {
         Command::Server(_) => LevelFilter::INFO,
+        // It shows all that is found itself.
+        Command::Inspect(_) => LevelFilter::OFF,
         _ => LevelFilter::WARN,
     };
     let wanted = std::env::var(VARIABLE).ok();
-    let parsed = wanted.as_deref().map(str::parse::<Targets>);
+    let parsed = wanted.as_deref().map(understand);
     let targets = match &parsed {
+        Some(Ok(targets)) if targets.default_level().is_none() => {
+            targets.clone().with_default(level)
+        }
         Some(Ok(targets)) => targets.clone(),
         Some(Err(_)) | None => Targets::new()
             .with_default(level)
@@ -33,6 +39,29 @@ pub(crate) fn start(command: &Command) {
     let lines = tracing_subscriber::fmt::layer().with_ansi(false).with_writer(io::stderr);
     tracing_subscriber::registry().with(targets).with(lines).init();
     if let Some(Err(error)) = parsed {
-        tracing::warn!(%error, "{VARIABLE} is not understood");
+        tracing::warn!(error, "{VARIABLE} is not understood");
+    }
+}
+
+/// A word alone is a level: as the name of a module, a level with a slip in it would silence all others.
+fn understand(text: &str) -> Result<Targets, String> {
+    let is_level = |word: &str| word.contains('=') || word.parse::<LevelFilter>().is_ok();
+    match text.split(',').map(str::trim).find(|word| !is_level(word)) {
+        Some(word) => Err(format!("{word:?} is no level")),
+        None => text.parse().map_err(|error: ParseError| error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_that_is_no_level_is_not_taken_for_a_module() {
+        assert_eq!(understand("info,nonsense").unwrap_err(), "\"nonsense\" is no level");
+        assert!(understand("danube_log=loud").is_err());
+        let targets = understand("warn,danube_log=debug").unwrap();
+        assert_eq!(targets.default_level(), Some(LevelFilter::WARN));
+        assert_eq!(understand("danube_log=debug").unwrap().default_level(), None);
     }
 }

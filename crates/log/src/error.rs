@@ -50,6 +50,14 @@ pub enum Error {
         /// What is wrong there.
         what: String,
     },
+    /// A file or directory that no rule explains. It is left as it is.
+    #[error("{path} is {what}; it is left as it is")]
+    Strange {
+        /// Its path.
+        path: PathBuf,
+        /// What it is not.
+        what: &'static str,
+    },
     /// A file of a newer version than this build knows.
     #[error("{path}: {what} has version {found}, this build knows versions up to {known}")]
     UnknownVersion {
@@ -228,7 +236,7 @@ impl Error {
             Self::Io { .. } | Self::Stopped { .. } | Self::Closing | Self::Unfinished { .. } => {
                 ErrorKind::Unavailable
             }
-            Self::Corrupt { .. } => ErrorKind::Corrupt,
+            Self::Corrupt { .. } | Self::Strange { .. } => ErrorKind::Corrupt,
             Self::Missing { .. } | Self::NoLog { .. } => ErrorKind::NotFound,
             Self::Busy { .. }
             | Self::OutOfOrder { .. }
@@ -284,6 +292,7 @@ impl Error {
             Self::NotOpen { .. } | Self::OutOfOrder { .. } => true,
             Self::Io { .. }
             | Self::Corrupt { .. }
+            | Self::Strange { .. }
             | Self::UnknownVersion { .. }
             | Self::Missing { .. }
             | Self::Busy { .. }

@@ -92,7 +92,13 @@ pub(crate) fn find(
                 };
                 segments.push(Segment { first, kind });
             }
-            None => drop(names.insert(entry.name)),
+            None => {
+                if !layout::is_of_topic(&entry.name) {
+                    let path = dir.join(&entry.name);
+                    taking.odd.push(Error::Strange { path, what: "not a file of a topic" });
+                }
+                names.insert(entry.name);
+            }
         }
     }
     taking.finish(&names, end)?;

@@ -19,6 +19,7 @@
 use std::path::{Path, PathBuf};
 
 use danube_env::Disk;
+use danube_env::disk::names::AGAIN;
 use danube_env::disk::{Entry, Open};
 use danube_model::{Offset, TopicId};
 
@@ -156,6 +157,15 @@ pub(crate) fn parse_segment(name: &str) -> Option<Offset> {
 /// The first offset of a segment that was taken away, from the name that it has then.
 pub(crate) fn parse_taken(name: &str) -> Option<Offset> {
     parse_segment(name.strip_suffix(TEMPORARY).or_else(|| name.strip_suffix(ASIDE))?)
+}
+
+/// Whether a name in the directory of a topic is one of ours.
+pub(crate) fn is_of_topic(name: &str) -> bool {
+    let has_another_suffix = name.ends_with(AGAIN) || is_temporary(name);
+    has_another_suffix
+        || name == "topic"
+        || parse_segment(name).is_some()
+        || parse_taken(name).is_some()
 }
 
 /// The name under which the segment at `path` is kept that can't be part of its log.
@@ -323,6 +333,10 @@ mod tests {
         for name in ["ABABABABABABABABABABABABABABABAB", "ab", "topic", "../x", ""] {
             assert_eq!(parse_topic(name), None, "{name}");
         }
+        for name in ["topic", "topic.again", "x.tmp", "00000000000000000042.seg.aside"] {
+            assert!(is_of_topic(name), "{name}");
+        }
+        assert!(!is_of_topic("notes.txt") && !is_of_topic("42.seg"));
         assert_eq!(parse_root("checkpoint.a"), RootName::Known);
         assert_eq!(parse_root("checkpoint.a.tmp"), RootName::Temporary);
         assert_eq!(parse_root("lost+found"), RootName::Other);

@@ -65,3 +65,6 @@ pub(crate) const NACK_REASON_BYTES_MAX: usize = 1_024;
 /// At a stop: for streams to end with their answers, and then for connections to close.
 pub(crate) const STREAMS_END_TIMEOUT: Duration = Duration::from_secs(1);
 pub(crate) const CONNECTIONS_END_TIMEOUT: Duration = Duration::from_millis(600);
+
+/// At a start: places that were healed and are told one by one.
+pub(crate) const HEALED_TOLD_MAX: usize = 100;

@@ -142,7 +142,7 @@ impl Server {
                 return Err(error.into());
             }
         };
-        tracing::info!(?report, "recovered");
+        tell(&report);
         let sessions = Sessions::new(env.clone());
         let mut server = Server {
             broker,
@@ -280,6 +280,29 @@ fn serve_http(
         }
     };
     env.spawn.task("http port", Box::pin(serving))
+}
+
+/// Says what a start found on the disk. What is lost was told where it was found.
+fn tell(report: &danube_broker::Report) {
+    for error in &report.problems {
+        tracing::warn!("{error}");
+    }
+    for error in report.healed.iter().take(caps::HEALED_TOLD_MAX) {
+        tracing::warn!(%error, "healed");
+    }
+    for error in &report.cut {
+        tracing::info!(%error, "cut off, it was never acknowledged");
+    }
+    tracing::info!(
+        rounds = report.rounds,
+        frames = report.frames,
+        healed = report.healed.len(),
+        cut = report.cut.len(),
+        damaged = report.damaged.len(),
+        problems = report.problems.len(),
+        page_cache_proven = report.page_cache_proven,
+        "recovered"
+    );
 }
 
 /// Completes when the ports are to close.

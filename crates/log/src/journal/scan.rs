@@ -73,11 +73,8 @@ pub(crate) fn find(disk: &dyn Disk, layout: &Layout, disk_id: DiskId) -> Result<
     for entry in layout::list(disk, &dir)? {
         let Some(index) = layout::parse_journal(&entry.name) else {
             if !layout::is_temporary(&entry.name) {
-                found.problems.push(Error::corrupt(
-                    dir.join(&entry.name),
-                    0,
-                    "not a journal file's name",
-                ));
+                let path = dir.join(&entry.name);
+                found.problems.push(Error::Strange { path, what: "not a file of the journal" });
             }
             continue;
         };
@@ -233,7 +230,7 @@ impl<'a> Scan<'a> {
                 return Ok(self.lost_to_the_end(
                     path,
                     0,
-                    "the last file of the journal is missing",
+                    "the last file of the journal is missing, or its header is damaged",
                 ));
             }
             if !self.load()? {

@@ -52,7 +52,10 @@ fn strange_names(disk: &dyn Disk, layout: &Layout) -> Result<Vec<Error>> {
     let strange = entries
         .iter()
         .filter(|entry| matches!(layout::parse_root(&entry.name), RootName::Other))
-        .map(|entry| Error::corrupt(root.join(&entry.name), 0, "not a file of a hot tier"));
+        .map(|entry| Error::Strange {
+            path: root.join(&entry.name),
+            what: "not a file of a hot tier",
+        });
     Ok(strange.collect())
 }
 

@@ -313,7 +313,7 @@ fn add_new_logs(
             }
             _ => {
                 let path = dir.join(&entry.name);
-                report.problems.push(Error::corrupt(path, 0, "not the directory of a topic"));
+                report.problems.push(Error::Strange { path, what: "not the directory of a topic" });
             }
         }
     }
