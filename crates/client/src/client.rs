@@ -64,7 +64,11 @@ impl Client {
     pub fn connect_with(url: &str, settings: &ClientSettings) -> Result<Client> {
         let refuse = || Error::Url { url: url.to_owned() };
         let endpoint = Endpoint::from_shared(url.to_owned()).map_err(|_| refuse())?;
-        if endpoint.uri().scheme_str() != Some("http") || endpoint.uri().authority().is_none() {
+        let authority = endpoint.uri().authority().ok_or_else(refuse)?;
+        // What is no port is passed over by the transport.
+        let is_port =
+            authority.port_u16().is_some() || authority.as_str().ends_with(authority.host());
+        if endpoint.uri().scheme_str() != Some("http") || !is_port {
             return Err(refuse());
         }
         let channel = endpoint
@@ -133,6 +137,11 @@ impl Client {
 
     pub(crate) fn failed(&self, status: tonic::Status) -> Error {
         Error::from_status(&self.url, status)
+    }
+
+    /// Nobody answers.
+    pub(crate) fn late(&self) -> Error {
+        self.failed(tonic::Status::deadline_exceeded("no answer in time"))
     }
 
     pub(crate) fn stream(&self) -> StreamClient<Channel> {

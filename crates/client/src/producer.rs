@@ -158,20 +158,30 @@ impl ProducerBuilder {
 
     /// The topic's partitions, created if need be.
     async fn partitions(&self, clock: &Clock) -> Result<Vec<TopicName>> {
+        let mut last = None;
+        tokio::select! {
+            biased;
+            found = self.keep_finding(&mut last) => return found,
+            () = clock.sleep_until(self.timeout) => {}
+        }
+        Err(Error::TimedOut {
+            topic: self.topic.clone(),
+            after: self.timeout,
+            outcome: Outcome::Definite,
+            last: Some(Box::new(last.unwrap_or_else(|| self.client.late()))),
+        })
+    }
+
+    /// Tries until it works or is refused for good. `last` is why it did not work before.
+    async fn keep_finding(&self, last: &mut Option<Error>) -> Result<Vec<TopicName>> {
         let mut backoff = Backoff::new(random());
         loop {
             match self.find_partitions().await {
-                Ok(topics) => return Ok(topics),
-                Err(error) if !error.is_retryable() => return Err(error),
-                Err(error) if clock.now() >= self.timeout => {
-                    return Err(Error::TimedOut {
-                        topic: self.topic.clone(),
-                        after: self.timeout,
-                        outcome: Outcome::Definite,
-                        last: Some(Box::new(error)),
-                    });
+                Err(error) if error.is_retryable() => {
+                    *last = Some(error);
+                    sleep(backoff.next()).await;
                 }
-                Err(_) => sleep(backoff.next().min(self.timeout)).await,
+                found => return found,
             }
         }
     }

@@ -84,6 +84,8 @@ struct Settings {
     end: Option<Offset>,
     follow: bool,
     timeout: Duration,
+    /// Other partitions may reach further than this one.
+    is_one_of_several: bool,
 }
 
 impl ReaderBuilder {
@@ -93,6 +95,7 @@ impl ReaderBuilder {
             end: None,
             follow: false,
             timeout: Duration::from_secs(60),
+            is_one_of_several: false,
         };
         ReaderBuilder { client, topic, settings }
     }
@@ -131,8 +134,8 @@ impl ReaderBuilder {
             // The broker says itself that there is no such topic.
             topics.push(self.topic);
         }
-        let partition =
-            |topic| PartitionReader::new(self.client.clone(), topic, self.settings.clone());
+        let settings = Settings { is_one_of_several: topics.len() > 1, ..self.settings };
+        let partition = |topic| PartitionReader::new(self.client.clone(), topic, settings.clone());
         Ok(Reader {
             partitions: topics.into_iter().map(partition).collect(),
             ready: VecDeque::new(),

@@ -408,8 +408,7 @@ impl Driver {
             State::Closed { .. } | State::Open { .. } => false,
         });
         if is_stuck {
-            let error = self.client.failed(tonic::Status::deadline_exceeded("no answer in time"));
-            self.broke(&error);
+            self.broke(&self.client.late());
         }
     }
 

@@ -50,13 +50,8 @@ impl Link {
             let (requests, receiver) = mpsc::channel(REQUESTS_MAX);
             let mut stream = client.stream();
             let answers = stream.produce(ReceiverStream::new(receiver));
-            let late = || {
-                Error::from_status(
-                    client.shared_url(),
-                    tonic::Status::deadline_exceeded("no answer in time"),
-                )
-            };
-            let answers = tokio::time::timeout(UP_TIMEOUT, answers).await.map_err(|_| late())?;
+            let answers = tokio::time::timeout(UP_TIMEOUT, answers).await;
+            let answers = answers.map_err(|_| client.late())?;
             let answers = answers.map_err(|status| client.failed(status))?.into_inner();
             Ok(Box::new(Up { requests, answers }))
         }))

@@ -6,11 +6,11 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use danube_model::batch::Records;
-use danube_model::{Batch, Epoch, Message, Offset, TimeMs, TopicId, TopicName, caps};
-use danube_proto::convert;
+use danube_model::{Batch, Epoch, ErrorKind, Message, Offset, TimeMs, TopicId, TopicName, caps};
 use danube_proto::stream::read_response::item::Item as WireItem;
 use danube_proto::stream::{ReadRequest, ReadResponse, read_response};
-use tonic::{Response, Status, Streaming};
+use danube_proto::{Reliability, convert};
+use tonic::{Status, Streaming};
 
 use super::{Item, Received, Settings};
 use crate::backoff::Backoff;
@@ -35,12 +35,15 @@ pub(crate) struct PartitionReader {
     records: Option<BatchRecords>,
 }
 
+/// `None`: the partition ends before the start.
+type Opened = Result<Option<Streaming<ReadResponse>>, Status>;
+
 enum Stream {
     Closed {
         until: Duration,
     },
     /// Kept here, so that whoever stops waiting does not undo it.
-    Opening(Pin<Box<dyn Future<Output = Result<Streaming<ReadResponse>, Status>> + Send>>),
+    Opening(Pin<Box<dyn Future<Output = Opened> + Send>>),
     Open(Box<Streaming<ReadResponse>>),
     Ended,
 }
@@ -123,13 +126,24 @@ impl PartitionReader {
                 Stream::Closed { until } => {
                     let until = *until;
                     self.clock.sleep_until(until).await;
-                    let (mut calls, request) = (self.client.stream(), self.request());
+                    let start = self.start_that_may_be_beyond();
+                    let (client, topic) = (self.client.clone(), self.topic.clone());
+                    let request = self.request();
                     self.stream = Stream::Opening(Box::pin(async move {
-                        calls.read(request).await.map(Response::into_inner)
+                        let opened = client.stream().read(request).await;
+                        match (opened, start) {
+                            (Ok(stream), _) => Ok(Some(stream.into_inner())),
+                            (Err(status), Some(start)) if is_invalid(&client, &status) => {
+                                let is_beyond = ends_before(&client, &topic, start).await;
+                                if is_beyond { Ok(None) } else { Err(status) }
+                            }
+                            (Err(status), _) => Err(status),
+                        }
                     }));
                 }
                 Stream::Opening(opening) => match opening.await {
-                    Ok(stream) => self.stream = Stream::Open(Box::new(stream)),
+                    Ok(Some(stream)) => self.stream = Stream::Open(Box::new(stream)),
+                    Ok(None) => self.stream = Stream::Ended,
                     Err(status) => self.failed(status)?,
                 },
                 Stream::Open(stream) => match stream.message().await {
@@ -146,6 +160,17 @@ impl PartitionReader {
                     Err(status) => self.failed(status)?,
                 },
             }
+        }
+    }
+
+    /// The offset to begin at, where it is no error that the partition ends before.
+    fn start_that_may_be_beyond(&self) -> Option<Offset> {
+        let Settings { start, follow, is_one_of_several, .. } = self.settings;
+        match start {
+            Start::Offset(start) if is_one_of_several && !follow && self.next.is_none() => {
+                Some(start)
+            }
+            _ => None,
         }
     }
 
@@ -248,6 +273,20 @@ impl PartitionReader {
     fn protocol(&self, what: &'static str) -> Error {
         Error::Protocol { url: self.client.shared_url().clone(), what }
     }
+}
+
+/// Whether a read can't be fulfilled as it is; a start beyond the end is one reason.
+fn is_invalid(client: &Client, status: &Status) -> bool {
+    client.failed(status.clone()).kind() == ErrorKind::Invalid
+}
+
+/// Whether a partition is known to have a log that ends before `start`.
+async fn ends_before(client: &Client, topic: &TopicName, start: Offset) -> bool {
+    let description = client.admin().describe_topic(topic).await;
+    description.is_ok_and(|found| {
+        let has_log = found.settings.reliability == Some(Reliability::Reliable);
+        has_log && found.durable_end < start
+    })
 }
 
 impl BatchRecords {

@@ -207,6 +207,18 @@ async fn what_never_reached_a_broker_fails_for_certain() {
 }
 
 #[tokio::test]
+async fn a_port_that_never_answers_is_given_up_in_time() {
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let client = Client::connect(&format!("http://{}", silent.local_addr().unwrap())).unwrap();
+    let producer = client.producer(TOPIC).unwrap().timeout(Duration::from_millis(50));
+    let opened = tokio::time::timeout(Duration::from_secs(8), producer.open()).await;
+    let error = opened.expect("it should have been given up").unwrap_err();
+    let Error::TimedOut { last: Some(last), outcome, .. } = &error else { panic!("{error}") };
+    assert_eq!(*outcome, Outcome::Definite);
+    assert!(matches!(**last, Error::Connection { .. }), "{last}");
+}
+
+#[tokio::test]
 async fn a_missing_topic_is_an_error_where_it_may_not_be_created() {
     let broker = FakeBroker::start().await;
     let builder = broker.client().producer(TOPIC).unwrap().create(None);
