@@ -5,7 +5,7 @@ use danube_meta::command::{
     Change, CreateNamespace, CreateTopic, DeleteNamespace, DeleteTopic, NewTopics, UpdateTopic,
 };
 use danube_meta::state::{Delivery, TopicSettings};
-use danube_model::{BrokerId, Durability, Namespace, TopicId, TopicName};
+use danube_model::{BrokerId, Durability, Namespace, TopicId, TopicName, caps};
 
 use crate::broker::{Broker, check_level};
 use crate::error::{Error, Result};
@@ -67,9 +67,13 @@ impl Broker {
     pub async fn create_topic(&self, new: NewTopic) -> Result<()> {
         let ids = match new.partitions {
             None => NewTopics::Plain(self.new_topic_id()),
+            // Refused here, so that a wild number makes no ids.
+            Some(partitions) if partitions > caps::PARTITIONS_MAX => {
+                let (found, limit) = (u64::from(partitions), caps::PARTITIONS_MAX);
+                return Err(refused(Refusal::PartitionCount { found, limit }));
+            }
             Some(partitions) => {
-                let most = danube_model::caps::PARTITIONS_MAX.saturating_add(1);
-                let ids = (0..partitions.min(most)).map(|_| self.new_topic_id());
+                let ids = (0..partitions).map(|_| self.new_topic_id());
                 NewTopics::Partitioned(ids.collect())
             }
         };
@@ -95,6 +99,7 @@ impl Broker {
 
     async fn propose_topic(&self, new: NewTopic, ids: NewTopics) -> Result<()> {
         self.check_running()?;
+        check_message_bytes(new.settings.message_bytes_max)?;
         let delivery = new.delivery.unwrap_or(Delivery::Reliable(self.inner.config.durability));
         match delivery {
             Delivery::Reliable(level) => check_level(level)?,
@@ -156,7 +161,8 @@ impl Broker {
             };
             Some(Listed {
                 name: name.clone(),
-                partitions: state.partitioned(name).map(|topic| topic.partitions),
+                // Those that are there: partitions may be created one by one.
+                partitions: state.partitioned(name).map(|_| state.partitions(name).count() as u32),
                 delivery: delivery?,
                 owner: state.topic(name).and_then(|topic| topic.owner()),
             })
@@ -165,12 +171,21 @@ impl Broker {
     }
 
     /// Topics by name, those with partitions once, in `namespace` or in all, after the name `after`, at most `limit`.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound` if the namespace is not there.
     pub fn list_topics(
         &self,
         namespace: Option<&Namespace>,
         after: Option<&TopicName>,
         limit: usize,
-    ) -> Vec<Listed> {
+    ) -> Result<Vec<Listed>> {
+        if let Some(namespace) = namespace
+            && !self.inner.meta.read(|state| state.has_namespace(namespace))
+        {
+            return Err(refused(Refusal::NamespaceNotFound { namespace: namespace.clone() }));
+        }
         // All names of a namespace begin with this, which is itself behind those of the namespaces before.
         let prefix = namespace.map_or_else(String::new, |namespace| format!("/{namespace}/"));
         let behind = after.map_or("", TopicName::as_str).max(&prefix);
@@ -187,7 +202,7 @@ impl Broker {
         names.sort_unstable();
         names.truncate(limit);
         // One that was deleted meanwhile is left out.
-        names.iter().filter_map(|name| self.listed(name).ok()).collect()
+        Ok(names.iter().filter_map(|name| self.listed(name).ok()).collect())
     }
 
     /// Names of a topic's partitions, in order; for a plain topic its own.
@@ -209,6 +224,9 @@ impl Broker {
         self.check_running()?;
         if let Some(level) = change.durability {
             check_level(level)?;
+        }
+        if let Change::Set(bytes) = change.message_bytes_max {
+            check_message_bytes(Some(bytes))?;
         }
         let (broker, name) = (self.clone(), name.clone());
         self.to_the_end("update-topic", async move { broker.update(&name, change).await }).await
@@ -266,4 +284,20 @@ impl Broker {
     pub fn list_namespaces(&self) -> Vec<Namespace> {
         self.inner.meta.read(|state| state.namespaces().map(|(name, _)| name.clone()).collect())
     }
+}
+
+/// Refuses a limit that no message could reach.
+fn check_message_bytes(set: Option<u64>) -> Result<()> {
+    let limit = caps::MESSAGE_BYTES_MAX as u64;
+    match set {
+        Some(found) if found > limit => {
+            Err(danube_model::Error::OutOfRange { what: "message size", found, limit }.into())
+        }
+        Some(_) | None => Ok(()),
+    }
+}
+
+/// The same as if the metadata had been asked.
+fn refused(refusal: Refusal) -> Error {
+    danube_meta::Error::Refused(refusal).into()
 }

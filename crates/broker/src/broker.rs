@@ -251,7 +251,8 @@ impl Broker {
     pub fn topic(&self, name: &TopicName) -> Result<Topic> {
         self.check_running()?;
         let (topic, partitions) = self.inner.meta.read(|state| {
-            (state.topic(name).cloned(), state.partitioned(name).map(|topic| topic.partitions))
+            let partitions = state.partitioned(name).map(|_| state.partitions(name).count() as u32);
+            (state.topic(name).cloned(), partitions)
         });
         match (topic, partitions) {
             (Some(topic), _) => {

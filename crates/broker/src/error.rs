@@ -16,6 +16,16 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// A failure of the broker.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Error {
+    /// A read begins beyond the end.
+    #[error("topic {topic} has no offset {offset} yet, its end is {end}")]
+    BeyondEnd {
+        /// The topic.
+        topic: TopicName,
+        /// The offset asked for.
+        offset: Offset,
+        /// The durable end, exclusive.
+        end: Offset,
+    },
     /// There is no such topic.
     #[error("topic {topic} does not exist")]
     TopicNotFound {
@@ -103,7 +113,7 @@ pub enum Error {
         topic: TopicName,
     },
     /// Another broker uses the data directory, or it can't be used.
-    #[error("cannot lock {path}: is another broker using this data directory?")]
+    #[error("cannot lock {path}")]
     Lock {
         /// The lock.
         path: PathBuf,
@@ -196,7 +206,8 @@ impl Error {
             | Self::Deleted { .. }
             | Self::SubscriptionNotFound { .. }
             | Self::SubscriptionDeleted { .. } => ErrorKind::NotFound,
-            Self::Partitioned { .. }
+            Self::BeyondEnd { .. }
+            | Self::Partitioned { .. }
             | Self::Level { .. }
             | Self::NonReliable { .. }
             | Self::Reliable { .. }
@@ -230,7 +241,8 @@ impl Error {
             Self::Meta(error) => {
                 error.is_retryable() || matches!(error, danube_meta::Error::Closed)
             }
-            Self::TopicNotFound { .. }
+            Self::BeyondEnd { .. }
+            | Self::TopicNotFound { .. }
             | Self::Partitioned { .. }
             | Self::Differs { .. }
             | Self::Level { .. }
@@ -302,7 +314,13 @@ impl Error {
             Self::Log(danube_log::Error::StorageFull { .. }) => {
                 Some("free space on the volume; no restart is needed")
             }
+            Self::Lock { source, .. } if source.kind() == io::ErrorKind::WouldBlock => {
+                Some("is another broker using this data directory?")
+            }
             Self::Level { .. } => Some("this version offers page_cache and disk"),
+            Self::Meta(danube_meta::Error::Refused(Refusal::NameOfPartition { .. })) => {
+                Some("danube topic create BASE --partitions N")
+            }
             Self::Meta(error) => error.hint(),
             _ => None,
         }

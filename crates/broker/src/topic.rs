@@ -160,14 +160,19 @@ impl Topic {
     /// A reader from `start` on. A topic whose end is damaged is read as far as it can be, and then as damage, up to its
     /// ceiling, until an operator accepts that as a gap.
     pub async fn read(&self, start: Start) -> Result<Reader> {
-        match self.slot.log(&self.broker, Accept::Nothing).await {
-            Ok(open) => Ok(open.log.read(start).await?),
+        let read = match self.slot.log(&self.broker, Accept::Nothing).await {
+            Ok(open) => open.log.read(start).await,
             Err(Error::DamagedEnd { .. }) => {
-                let store = &self.broker.inner.store;
-                Ok(store.read(self.slot.id, start, self.ceiling()).await?)
+                self.broker.inner.store.read(self.slot.id, start, self.ceiling()).await
             }
-            Err(error) => Err(error),
-        }
+            Err(error) => return Err(error),
+        };
+        read.map_err(|error| match error {
+            danube_log::Error::OutOfRange { offset, end, .. } => {
+                Error::BeyondEnd { topic: self.slot.name.clone(), offset, end }
+            }
+            error => error.into(),
+        })
     }
 
     /// A producer of this name is attached until the answer is dropped.

@@ -6,10 +6,11 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::builder::RangedU64ValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use danube_client::{Client, Compression, Durability, Start, TopicName};
 use danube_model::units::parse_duration;
-use danube_model::{ByteSize, Namespace, Offset};
+use danube_model::{ByteSize, Namespace, Offset, caps};
 
 pub(crate) use self::subscription::{ConsumeOptions, SubscriptionCommand};
 use crate::failure::{Failure, Result};
@@ -66,7 +67,7 @@ pub(crate) struct ServerOptions {
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
     /// Directory of everything that is kept: DIR/wal and DIR/raft [default: ./danube-data]
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", value_parser = not_empty)]
     pub(crate) data_dir: Option<String>,
     /// Where clients connect; port 0 takes a free one [default: 127.0.0.1:6650]
     #[arg(long, value_name = "HOST:PORT")]
@@ -128,7 +129,7 @@ impl Connection {
                 return Err(Failure::new(text).hint("leave it out, in the environment too"));
             }
         }
-        Ok(Client::connect(&self.url)?)
+        Client::connect(&self.url).map_err(|error| Failure::Misuse(format!("error: {error}")))
     }
 }
 
@@ -180,10 +181,10 @@ pub(crate) struct ProduceOptions {
     #[arg(long)]
     pub(crate) print_offsets: bool,
     /// How long a message is tried again before the command fails
-    #[arg(long, default_value = "60s", value_name = "TIME", value_parser = parse_duration)]
+    #[arg(long, default_value = "60s", value_name = "TIME", value_parser = timeout)]
     pub(crate) timeout: Duration,
     /// Partitions of the topic, if this creates it; else it must have as many
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = partitions())]
     pub(crate) partitions: Option<u32>,
     /// Keep nothing, if this creates the topic; else it must be so
     #[arg(long, conflicts_with = "durability")]
@@ -231,7 +232,7 @@ pub(crate) enum TopicCommand {
         /// The topic, /namespace/topic
         topic: TopicName,
         /// How many partitions; none if it is not said
-        #[arg(long, value_name = "N")]
+        #[arg(long, value_name = "N", value_parser = partitions())]
         partitions: Option<u32>,
         /// Keep nothing: messages pass from memory to whoever listens
         #[arg(long, conflicts_with = "durability")]
@@ -264,7 +265,7 @@ pub(crate) enum TopicCommand {
         /// The topic, /namespace/topic
         topic: TopicName,
         /// Add partitions, until there are so many
-        #[arg(long, value_name = "N")]
+        #[arg(long, value_name = "N", value_parser = partitions())]
         partitions: Option<u32>,
         #[command(flatten)]
         settings: TopicSettings,
@@ -404,6 +405,18 @@ fn attribute(text: &str) -> Result<(String, String), &'static str> {
     match text.split_once('=') {
         Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
         _ => Err("expected NAME=VALUE"),
+    }
+}
+
+fn partitions() -> RangedU64ValueParser<u32> {
+    RangedU64ValueParser::new().range(1..=u64::from(caps::PARTITIONS_MAX))
+}
+
+fn timeout(text: &str) -> Result<Duration, String> {
+    match parse_duration(text) {
+        Ok(Duration::ZERO) => Err("expected a time above 0".to_owned()),
+        Ok(time) => Ok(time),
+        Err(error) => Err(error.to_string()),
     }
 }
 

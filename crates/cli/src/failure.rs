@@ -56,21 +56,23 @@ pub(crate) fn failed(what: &str, error: &dyn Error) -> Failure {
 
 impl From<danube_client::Error> for Failure {
     fn from(error: danube_client::Error) -> Failure {
-        let text = match &error {
-            // Layers of the transport say nothing that the last of them does not.
-            danube_client::Error::Connection { source, .. } => {
-                format!("{error}: {}", last_cause(source))
-            }
-            _ => with_causes(&error),
-        };
         let hint = error.hint().map(str::to_owned);
-        let hint = hint.or_else(|| match &error {
-            danube_client::Error::Connection { .. } => {
-                Some("is the broker running? --url or DANUBE_URL say where".to_owned())
+        match &error {
+            danube_client::Error::Connection { source, .. } => {
+                // Layers of the transport say nothing that the last of them does not.
+                let said = match source.source() {
+                    Some(cause) => last_cause(cause),
+                    None => source.message().to_owned(),
+                };
+                let advice = || "is the broker running? --url or DANUBE_URL say where".to_owned();
+                let hint = hint.or_else(|| Some(advice()));
+                Failure::Failed { text: format!("{error}: {said}"), hint }
             }
-            _ => None,
-        });
-        Failure::Failed { text, hint }
+            danube_client::Error::TimedOut { last: Some(last), .. } => {
+                Failure::from(danube_client::Error::clone(last)).about(&error.to_string())
+            }
+            _ => Failure::Failed { text: with_causes(&error), hint },
+        }
     }
 }
 

@@ -28,8 +28,9 @@ fn run(arguments: Arguments) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|error| failure::failed("cannot start threads", &error))?;
     let result = runtime.block_on(command(arguments.command));
-    // A thread may be waiting for input that never comes.
-    runtime.shutdown_background();
+    // It ends with the process: a thread may be waiting for input that never comes, and those of a broker that is ended without
+    // a stop would panic without it.
+    std::mem::forget(runtime);
     result
 }
 

@@ -1,6 +1,6 @@
 //! The one way to the terminal: data to standard output, everything else to standard error, plain text without colours.
 
-use std::io::{self, BufRead, BufWriter, IsTerminal, Stdout, Write};
+use std::io::{self, BufRead, BufWriter, Stdout, Write};
 use std::process::ExitCode;
 
 use serde::Serialize;
@@ -76,11 +76,6 @@ pub(crate) fn confirm(question: &str) -> bool {
     let mut answer = String::new();
     let read = io::stdin().lock().read_line(&mut answer);
     read.is_ok() && matches!(answer.trim(), "y" | "Y" | "yes")
-}
-
-/// Whether somebody sits at standard input.
-pub(crate) fn is_interactive() -> bool {
-    io::stdin().is_terminal()
 }
 
 /// Says how a command ended, and what its exit code is.

@@ -100,7 +100,8 @@ impl ReaderBuilder {
         ReaderBuilder { client, topic, settings }
     }
 
-    /// Where to begin, in each partition. Default: [`Start::Earliest`].
+    /// Where to begin, in each partition. Default: [`Start::Earliest`]. An offset beyond the end is an error; where it is beyond
+    /// the ends of some of several partitions, those have nothing to read, unless they are followed.
     pub fn start(mut self, start: Start) -> ReaderBuilder {
         self.settings.start = start;
         self

@@ -14,8 +14,8 @@ pub const PARTITIONS_MAX: u32 = 10_000;
 
 /// The payload of one message, unless a policy says otherwise.
 pub const MESSAGE_BYTES_DEFAULT: usize = 10 * MIB;
-/// The largest that a policy may allow.
-pub const MESSAGE_BYTES_MAX: usize = 64 * MIB;
+/// The largest that a policy may allow: with all that is around it, it fits into a file of a journal of the default size.
+pub const MESSAGE_BYTES_MAX: usize = 31 * MIB;
 /// What a batch may have beyond the payload of one message: key, headers, and the batch's own fields.
 pub const BATCH_OVERHEAD_BYTES: usize = 512 * KIB;
 /// A whole batch, as it is sent and stored, unless a policy says otherwise.

@@ -54,7 +54,7 @@ pub enum Error {
         limit: u64,
     },
     /// Something is larger than its limit.
-    #[error("{what} is {found}, the limit is {limit}")]
+    #[error("too many {what}: {found}, the limit is {limit}")]
     Limit {
         /// What is limited, with its unit.
         what: &'static str,

@@ -10,6 +10,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use danube_env::Env;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -25,6 +26,8 @@ pub(crate) struct Port {
     address: SocketAddr,
     env: Env,
     connections: Connections,
+    /// Before this time, failures are not told: there may be twenty a second.
+    silent_until: Duration,
 }
 
 /// The connections of all ports. Cheap to clone.
@@ -99,7 +102,8 @@ impl Port {
     ) -> io::Result<Port> {
         let listener = TcpListener::bind((host, port)).await?;
         let address = listener.local_addr()?;
-        Ok(Port { listener, address, env: env.clone(), connections: connections.clone() })
+        let (env, connections) = (env.clone(), connections.clone());
+        Ok(Port { listener, address, env, connections, silent_until: Duration::ZERO })
     }
 
     pub(crate) fn address(&self) -> SocketAddr {
@@ -116,7 +120,12 @@ impl Port {
                 // A connection that was gone before it was accepted, or no descriptor left: the next may work. The queue of
                 // the kernel is bounded, and each error takes one out of it or yields below.
                 Err(error) => {
-                    tracing::warn!(%error, port = self.address.port(), "accepting a connection failed");
+                    let now = self.env.clock.monotonic();
+                    if now >= self.silent_until {
+                        self.silent_until = now + FAILURES_TOLD_EVERY;
+                        let port = self.address.port();
+                        tracing::warn!(%error, port, "accepting a connection failed");
+                    }
                     let mut pause = self.env.clock.sleep(ACCEPT_PAUSE);
                     if pause.as_mut().poll(context).is_pending() {
                         let waker = context.waker().clone();
@@ -152,7 +161,8 @@ impl Port {
 }
 
 /// Before the next connection is accepted after a failure.
-const ACCEPT_PAUSE: std::time::Duration = std::time::Duration::from_millis(50);
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+const FAILURES_TOLD_EVERY: Duration = Duration::from_secs(1);
 
 impl tokio_stream::Stream for Port {
     type Item = io::Result<Connection>;

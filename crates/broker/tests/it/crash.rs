@@ -92,6 +92,7 @@ impl Acknowledged {
             broker.delete_topic(&topic).await.unwrap_or_else(|error| panic!("{context}: {error}"));
         }
         let listed = broker.list_topics(None, None, 100);
+        let listed = listed.unwrap_or_else(|error| panic!("{context}: {error}"));
         let listed: Vec<_> = listed.into_iter().map(|topic| topic.name).collect();
         self.created.sort_unstable();
         assert_eq!(listed, self.created, "{context}");

@@ -25,7 +25,7 @@ fn a_deletion_that_nobody_waits_for_is_done() {
         broker.close().await.unwrap();
         assert_eq!(logs(&machine), 0);
         let broker = open(&machine.restart().await).await;
-        assert!(broker.list_topics(None, None, 10).is_empty());
+        assert!(broker.list_topics(None, None, 10).unwrap().is_empty());
     });
 }
 
@@ -122,7 +122,7 @@ fn a_list_is_read_page_by_page() {
         for limit in 1..=names.len() + 1 {
             let mut found: Vec<TopicName> = Vec::new();
             loop {
-                let page = broker.list_topics(None, found.last(), limit);
+                let page = broker.list_topics(None, found.last(), limit).unwrap();
                 let is_last = page.is_empty();
                 found.extend(page.into_iter().map(|topic| topic.name));
                 if is_last {
@@ -133,7 +133,7 @@ fn a_list_is_read_page_by_page() {
         }
         let namespace = "mine".parse().unwrap();
         let mine = |after: Option<&TopicName>| {
-            let page = broker.list_topics(Some(&namespace), after, 10);
+            let page = broker.list_topics(Some(&namespace), after, 10).unwrap();
             page.into_iter().map(|topic| topic.name.to_string()).collect::<Vec<_>>()
         };
         assert_eq!(mine(None), ["/mine/a", "/mine/p"]);

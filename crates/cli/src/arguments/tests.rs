@@ -106,6 +106,10 @@ fn what_makes_no_sense_is_misuse() {
     misuse("danube topic", "Usage");
     misuse("danube read", "<TOPIC>");
     misuse("danube read /default/a --form earliest", "--from");
+    misuse("danube server --data-dir ", "expected some text");
+    misuse("danube topic create /default/a --partitions 0", "1..=10000");
+    misuse("danube produce /default/a --partitions 100000", "1..=10000");
+    misuse("danube produce /default/a --timeout 0s", "above 0");
     misuse("danube topic list --output yaml", "[possible values: text, json]");
 }
 

@@ -32,13 +32,14 @@ const DELIVERIES_MAX: usize = 64 << 10;
 
 /// Sends everything, and returns when all of it is acknowledged.
 pub(crate) async fn run(options: ProduceOptions) -> Result<()> {
+    let template = Template::of(&options)?;
     let producer = open(&options).await?;
     let (deliveries, handed_over) = mpsc::channel(DELIVERIES_MAX);
     let names = Names::of(&options);
     let format = options.print_offsets.then_some(options.output);
     {
         let mut printing = pin!(print_all(handed_over, &names, format));
-        let mut sending = pin!(send_all(options, &names, &producer, deliveries));
+        let mut sending = pin!(send_all(options, template, &names, &producer, deliveries));
         tokio::select! {
             biased;
             // A failure: nobody waits for more input.
@@ -68,12 +69,12 @@ type HandedOver = (u64, Delivery);
 /// Sends the input. Returns at its end, or at the first message that can't be sent.
 async fn send_all(
     options: ProduceOptions,
+    template: Template,
     names: &Names,
     producer: &Producer,
     deliveries: mpsc::Sender<HandedOver>,
 ) -> Result<()> {
     let env = Env::real();
-    let template = Template::of(&options);
     let mut pace = options.rate.map(|rate| Pace::new(env.clock.clone(), rate));
     let mut payloads = match options.file.is_empty() {
         true => input::lines(&env),
@@ -195,17 +196,20 @@ struct Template {
 }
 
 impl Template {
-    fn of(options: &ProduceOptions) -> Template {
+    fn of(options: &ProduceOptions) -> Result<Template> {
         let text = |text: &String| Text::from(text.as_str());
         let attributes = options.attributes.iter();
         let mut attributes: Vec<(Text, Text)> =
             attributes.map(|(name, value)| (text(name), text(value))).collect();
         attributes.sort();
-        Template {
+        if let Some(twice) = attributes.windows(2).find(|pair| pair[0].0 == pair[1].0) {
+            return Err(Failure::Misuse(format!("error: --attr {} is given twice", twice[0].0)));
+        }
+        Ok(Template {
             key: options.key.as_ref().map(text),
             separator: options.key_separator.clone(),
             attributes,
-        }
+        })
     }
 
     fn message(&self, input: Bytes) -> Result<Message> {

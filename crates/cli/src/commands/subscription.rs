@@ -68,7 +68,7 @@ async fn describe(
     output.flush()
 }
 
-/// Deletes a subscription. Who sits at a terminal is shown what will be lost, and asked.
+/// Deletes a subscription. What will be lost is shown and asked for first, without `yes`.
 async fn delete(
     topic: &TopicName,
     subscription: &SubscriptionName,
@@ -76,12 +76,13 @@ async fn delete(
     common: &Common,
 ) -> Result<()> {
     let admin = admin(common)?;
-    if !yes && terminal::is_interactive() {
+    if !yes {
         for description in admin.describe_subscription(topic, subscription).await? {
             terminal::note(text(&description).trim_end());
         }
         if !terminal::confirm(&format!("Delete {subscription} of {topic} and where it is?")) {
-            return Err(Failure::new(format!("{subscription} was not deleted")));
+            let failure = Failure::new(format!("{subscription} of {topic} was not deleted"));
+            return Err(failure.hint("--yes deletes it without asking"));
         }
     }
     Ok(admin.delete_subscription(topic, subscription).await?)

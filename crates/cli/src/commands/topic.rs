@@ -109,14 +109,15 @@ async fn update(
     Ok(admin(common)?.update_topic(topic, settings, partitions).await?)
 }
 
-/// Deletes a topic. Who sits at a terminal is shown what will be lost, and asked.
+/// Deletes a topic, after it was shown what will be lost, and asked for.
 async fn delete(topic: &TopicName, yes: bool, common: &Common) -> Result<()> {
     let admin = admin(common)?;
-    if !yes && terminal::is_interactive() {
+    if !yes {
         let description = admin.describe_topic(topic).await?;
         terminal::note(show::text(&description).trim_end());
         if !terminal::confirm(&format!("Delete {topic} with all its messages?")) {
-            return Err(Failure::new(format!("{topic} was not deleted")));
+            let failure = Failure::new(format!("{topic} was not deleted"));
+            return Err(failure.hint("--yes deletes it without asking"));
         }
     }
     Ok(admin.delete_topic(topic).await?)

@@ -78,6 +78,10 @@ fn subscriptions_are_created_listed_described_sought_and_deleted() {
     assert_eq!(floor("a"), 3);
     let topic = cli.run(["topic", "describe", "/default/a", "--output", "json"]).success();
     assert_eq!(topic.json_lines()[0]["subscriptions"], json!(["a", "b"]));
+    let kept = on("delete", &["b"]);
+    assert_eq!(kept.code, Some(1));
+    assert!(kept.stderr.contains("--yes"), "{}", kept.stderr);
+    assert_eq!(on("list", &[]).success().text(), "a\nb\n");
     let _ = on("delete", &["b", "--yes"]).success();
     assert_eq!(on("list", &[]).success().text(), "a\n");
     let gone = on("describe", &["b"]);

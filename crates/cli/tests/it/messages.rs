@@ -141,3 +141,37 @@ fn a_message_that_is_too_large_ends_the_command_and_is_not_stored() {
     assert!(output.stderr.starts_with("error: line 2: "), "{}", output.stderr);
     assert_eq!(cli.run(["read", "/default/a"]).success().text(), "small\n");
 }
+
+#[test]
+fn a_start_beyond_the_end_is_an_error_but_not_where_other_partitions_go_on() {
+    let broker = Broker::start(Options::default());
+    let cli = Cli::of(&broker);
+    let _ = cli.run(["topic", "create", "/default/p", "--partitions", "3"]).success();
+    for (partition, input) in [(0, "a\n"), (2, "b\nc\n")] {
+        let topic = format!("/default/p-part-{partition}");
+        let _ = cli.run_with(["produce", &topic], input.as_bytes()).success();
+    }
+    let output = cli.run(["read", "/default/p", "--from", "offset:1"]).success();
+    assert_eq!((output.text(), output.stderr.as_str()), ("c\n", ""));
+    let output = cli.run(["read", "/default/p-part-2", "--from", "offset:7"]);
+    assert_eq!((output.code, output.text()), (Some(1), ""));
+    let expected = "error: topic /default/p-part-2 has no offset 7 yet, its end is 2\n";
+    assert_eq!(output.stderr, expected);
+}
+
+#[test]
+fn a_slip_in_the_name_of_a_partition_makes_no_topic() {
+    let broker = Broker::start(Options::default());
+    let cli = Cli::of(&broker);
+    let _ = cli.run(["topic", "create", "/default/p", "--partitions", "1"]).success();
+    for topic in ["/default/p-part-1", "/default/q-part-500"] {
+        let output = cli.run_with(["produce", topic], b"x\n");
+        assert_eq!((output.code, output.text()), (Some(1), ""), "{topic}");
+        assert!(
+            output.stderr.contains(&format!("{topic} is the name of a partition")),
+            "{output:?}"
+        );
+        assert!(output.stderr.contains("\nhint: danube topic create"), "{output:?}");
+    }
+    assert_eq!(cli.run(["topic", "list"]).success().text(), "/default/p\n");
+}

@@ -25,6 +25,8 @@ fn misuse_is_exit_code_2_and_help_is_0() {
         assert_eq!((output.code, output.text()), (Some(2), ""), "{words:?}");
         assert!(output.stderr.contains("--help"), "{words:?}: {}", output.stderr);
     }
+    let twice = cli.run(["produce", "/default/a", "--attr", "a=1", "--attr", "a=2"]);
+    assert_eq!((twice.code, twice.stderr.as_str()), (Some(2), "error: --attr a is given twice\n"));
     let help = cli.run(["produce", "--help"]).success();
     assert!(help.text().starts_with("danube produce /default/orders"), "{}", help.text());
     assert_eq!(help.stderr, "");
@@ -103,6 +105,9 @@ fn a_server_with_wrong_settings_does_not_start() {
     let output = Cli::offline().run(["server", "--join", "127.0.0.1:1"]);
     assert_eq!((output.code, output.text()), (Some(1), ""));
     assert!(output.stderr.contains("--join"), "{}", output.stderr);
+    let output = Cli::offline().run(["server", "--advertise", "nonsense"]);
+    assert_eq!((output.code, output.text()), (Some(1), ""));
+    assert_eq!(output.stderr.matches("nonsense").count(), 1, "{}", output.stderr);
 }
 
 #[test]
@@ -116,9 +121,11 @@ fn a_broker_that_is_not_there_is_named() {
     );
     assert!(output.stderr.contains("Connection refused"), "{}", output.stderr);
     assert!(output.stderr.contains("\nhint: is the broker running?"), "{}", output.stderr);
-    let output = Cli::offline().run(["topic", "list", "--url", "ftp://x"]);
-    assert_eq!(output.code, Some(1));
-    assert!(output.stderr.contains("is not the URL of a broker"), "{}", output.stderr);
+    for url in ["ftp://x", "http://127.0.0.1:99999"] {
+        let output = Cli::offline().run(["topic", "list", "--url", url]);
+        assert_eq!(output.code, Some(2), "{url}");
+        assert!(output.stderr.contains("is not the URL of a broker"), "{}", output.stderr);
+    }
 }
 
 /// The files below a directory whose name ends with `suffix`.
@@ -146,6 +153,7 @@ fn files_of_a_stopped_broker_are_verified() {
     let cli = Cli::offline();
 
     let journal = ["inspect", "journal", dir.to_str().unwrap()];
+    assert_eq!(cli.run(journal).success().stderr, "");
     let found = cli.run(journal.into_iter().chain(["--output", "json"])).success().json_lines();
     assert_eq!(found.last().unwrap()["found"], "summary");
     let log = found.iter().find(|found| found["found"] == "log").unwrap();

@@ -20,6 +20,9 @@ fn topics_are_created_listed_changed_and_deleted() {
     let listed = cli.run(["topic", "list"]).success();
     assert!(listed.text().lines().any(|line| line == "/default/a"), "{}", listed.text());
     assert_eq!(cli.run(["topic", "list", "--namespace", "system"]).success().text(), "");
+    let unknown = cli.run(["topic", "list", "--namespace", "nope"]);
+    assert_eq!((unknown.code, unknown.text()), (Some(1), ""));
+    assert_eq!(unknown.stderr, "error: namespace nope does not exist\n");
 
     let _ = cli.run_with(["produce", "/default/a"], b"one\ntwo\n").success();
     let describe = ["topic", "describe", "/default/a", "--output", "json"];
@@ -48,7 +51,12 @@ fn topics_are_created_listed_changed_and_deleted() {
     assert_eq!(partitioned["partitions"][1]["topic"], "/default/p-part-1");
 
     let _ = cli.run(["topic", "delete", "/default/a", "--yes"]).success();
-    let _ = cli.run(["topic", "delete", "/default/p"]).success();
+    let asked = cli.run(["topic", "delete", "/default/p"]);
+    assert_eq!((asked.code, asked.text()), (Some(1), ""));
+    let expected = "error: /default/p was not deleted\nhint: --yes deletes it without asking\n";
+    assert!(asked.stderr.ends_with(expected), "{}", asked.stderr);
+    assert_eq!(cli.run(["topic", "list"]).success().text(), "/default/p\n");
+    let _ = cli.run(["topic", "delete", "/default/p", "--yes"]).success();
     assert_eq!(cli.run(["topic", "list"]).success().text(), "");
 }
 
@@ -69,6 +77,8 @@ fn levels_that_this_build_lacks_are_refused() {
     let cli = Cli::of(&broker);
     for words in [
         &["topic", "create", "/default/a", "--durability", "cold"][..],
+        &["topic", "create", "/default/a", "--max-message-size", "32MiB"],
+        &["topic", "create", "/default/a", "--max-message-size", "1TB"],
         &["produce", "/default/a", "--durability", "warm"],
         &["produce", "/default/n", "--non-reliable"],
     ] {

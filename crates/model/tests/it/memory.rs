@@ -48,11 +48,11 @@ fn most_held<T>(run: impl FnOnce() -> T) -> (T, usize) {
 
 const MIB: usize = 1024 * 1024;
 
-/// A batch with one record of zeros: 64 MiB in a few KiB.
+/// A batch with one record of zeros, as large as can be, in a few KiB.
 fn bomb(compression: Compression) -> Batch {
-    let limits = BatchLimits::for_message_bytes(64 * MIB);
+    let limits = BatchLimits::for_message_bytes(caps::MESSAGE_BYTES_MAX);
     let mut builder = danube_model::BatchBuilder::new(compression, limits);
-    let value = Some(Bytes::from(vec![0; 64 * MIB]));
+    let value = Some(Bytes::from(vec![0; caps::MESSAGE_BYTES_MAX]));
     builder.append(&Record { timestamp: TimeMs::new(1), value, ..Record::default() }).unwrap();
     let batch = builder.finish(None).unwrap();
     assert!(batch.bytes().len() < MIB);
@@ -63,8 +63,10 @@ fn bomb(compression: Compression) -> Batch {
 fn a_decompression_bomb_is_refused_within_the_limit() {
     for compression in [Compression::Lz4, Compression::Zstd] {
         let batch = bomb(compression);
-        let limits =
-            BatchLimits { decompressed_bytes_max: MIB, ..BatchLimits::for_message_bytes(64 * MIB) };
+        let limits = BatchLimits {
+            decompressed_bytes_max: MIB,
+            ..BatchLimits::for_message_bytes(caps::MESSAGE_BYTES_MAX)
+        };
         let (result, most) = most_held(|| Batch::verify(batch.bytes().clone(), &limits));
         assert!(matches!(result, Err(Error::Limit { limit: 1_048_576, .. })), "{result:?}");
         assert!(most < MIB, "{compression}: {most} bytes to find out");
@@ -80,10 +82,10 @@ fn a_decompression_bomb_is_refused_within_the_limit() {
 fn verifying_a_compressed_batch_takes_memory_for_a_window_only() {
     for compression in [Compression::Lz4, Compression::Zstd] {
         let batch = bomb(compression);
-        let limits = BatchLimits::for_message_bytes(64 * MIB);
+        let limits = BatchLimits::for_message_bytes(caps::MESSAGE_BYTES_MAX);
         let (result, most) = most_held(|| Batch::verify(batch.bytes().clone(), &limits));
         result.unwrap();
-        assert!(most < MIB, "{compression}: {most} bytes for 64 MiB of records");
+        assert!(most < MIB, "{compression}: {most} bytes for the largest of records");
     }
 }
 

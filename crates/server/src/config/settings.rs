@@ -51,7 +51,13 @@ impl Settings {
                 Input::List(items) => key.kind.parse_list(items.clone()),
             };
             match value {
-                Err(what) => problems.push(problem(given.about(&what))),
+                Err(what) => {
+                    let found = problem(given.about(&what));
+                    // One flag may set several keys.
+                    if problems.last() != Some(&found) {
+                        problems.push(found);
+                    }
+                }
                 Ok(value) => {
                     let before = said
                         .get(key.path)

@@ -117,7 +117,8 @@ overrides the file, and the file overrides the defaults.
 Sizes are bytes or have a unit (`512MiB`, `1GB`). Times have a unit (`250ms`, `30s`, `7d`). A key whose name tells a unit (`max_hours`) also
 takes a plain number of it, with a fraction if need be (`max_hours: 0.5`), beside any time or size with a unit (`max_hours: 90s`).
 
-A key that is not listed here refuses the start, and so does one that needs what this build lacks. `danube config check FILE` lists all that
+A key in the file that is not listed here refuses the start, and so does one that needs what this build lacks, wherever it was said. Of the
+environment, only names that match a key count; one that nearly does is warned of. `danube config check FILE` lists all that
 is wrong with a file, `danube config show` what is in force and where it was said. Secrets are never shown.
 ";
 

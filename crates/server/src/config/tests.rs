@@ -106,7 +106,7 @@ policies: {max_message_size: 0, max_producers_per_topic: 7}
     let advertised = (broker_url.as_deref(), connect_url.as_deref());
     assert_eq!(advertised, (Some("http://b:1"), Some("http://c:1")));
     assert_eq!(config.producers_per_topic_max, 7);
-    assert_eq!(config.message_bytes_max, 64 << 20);
+    assert_eq!(config.message_bytes_max, 31 << 20);
     let expected = Storage {
         root: "/d/wal".into(),
         durability: Durability::PageCache,

@@ -58,7 +58,8 @@ impl Admin for AdminRpc {
             limit => limit.min(caps::TOPICS_PER_PAGE_MAX),
         };
         // One more, to know whether there is one.
-        let mut topics = self.broker.list_topics(namespace.as_ref(), after.as_ref(), limit + 1);
+        let topics = self.broker.list_topics(namespace.as_ref(), after.as_ref(), limit + 1);
+        let mut topics = topics.map_err(|error| status::status(&error))?;
         let more = topics.len() > limit;
         topics.truncate(limit);
         let topics = topics.iter().map(topic_entry).collect();

@@ -24,7 +24,7 @@ use tokio::sync::mpsc;
 use tonic::{Status, Streaming};
 
 use super::status;
-use super::topics::{self, Expected};
+use super::topics::{self, Expected, MissingPartition};
 use crate::caps;
 use crate::sessions::Stopping;
 
@@ -135,7 +135,9 @@ impl Receiver {
         let name = convert::topic_name("topic", &open.topic).map_err(invalid)?;
         let expected = open.create.as_ref().map(Expected::decode).transpose().map_err(invalid)?;
         let failed = |error: Error| status::failure(&error);
-        let topic = topics::for_producer(&self.broker, &name, expected).await.map_err(failed)?;
+        let missing = MissingPartition::Refused;
+        let topic = topics::for_producer(&self.broker, &name, expected, missing).await;
+        let topic = topic.map_err(failed)?;
         let attached = topic.attach(open.producer_name).map_err(failed)?;
         let (epoch, durability) = topic.open().await.map_err(failed)?;
         let message_bytes_max = topic.message_bytes_max();

@@ -52,11 +52,21 @@ pub(crate) fn start(start: convert::Start) -> Start {
     }
 }
 
+/// What becomes of a partition that is missing, when a producer asks for it by its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum MissingPartition {
+    /// It is created, and its topic with it: clients of the protocol `danube` create partitions one by one.
+    Created,
+    /// A slip in a name makes no topic with partitions.
+    Refused,
+}
+
 /// The topic, created if it is missing and `expected` is given, and then it agrees with that.
 pub(crate) async fn for_producer(
     broker: &Broker,
     name: &TopicName,
     expected: Option<Expected>,
+    partition: MissingPartition,
 ) -> Result<Topic, Error> {
     let found = broker.topic(name);
     let Some(expected) = expected else { return found };
@@ -68,7 +78,7 @@ pub(crate) async fn for_producer(
             {
                 check(expected, name, siblings.delivery)?;
             }
-            match create(broker, name, expected).await {
+            match create(broker, name, expected, partition).await {
                 // Another producer was faster, or the name is taken in another way.
                 Err(error) if error.kind() == ErrorKind::Conflict => {
                     broker.topic(name).map_err(|_| error)?;
@@ -82,11 +92,16 @@ pub(crate) async fn for_producer(
     broker.topic(name)
 }
 
-async fn create(broker: &Broker, name: &TopicName, expected: Expected) -> Result<(), Error> {
+async fn create(
+    broker: &Broker,
+    name: &TopicName,
+    expected: Expected,
+    partition: MissingPartition,
+) -> Result<(), Error> {
     let (name, delivery) = (name.clone(), expected.delivery());
-    match name.partition_of() {
-        Some(_) => broker.create_partition(name, delivery).await,
-        None => {
+    match name.partition_of().map(|_| partition) {
+        Some(MissingPartition::Created) => broker.create_partition(name, delivery).await,
+        Some(MissingPartition::Refused) | None => {
             let settings = Default::default();
             broker.create_topic(NewTopic { name, partitions: None, delivery, settings }).await
         }

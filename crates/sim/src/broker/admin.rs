@@ -47,7 +47,8 @@ pub(super) fn check(life: &Life) {
             stage.note(format_args!("{name} is settled"));
         }
     }
-    let listed = life.broker.list_topics(None, None, 1000).len();
+    let listed =
+        life.broker.list_topics(None, None, 1000).expect("no namespace is asked for").len();
     let known = life.scene.names().all.iter().filter(|name| name.known.is_some()).count();
     if listed != known {
         stage.broken(Rule::Deleted, format!("{listed} topics are listed, there are {known}"));

@@ -290,7 +290,7 @@ pub(super) const AFTER_STORAGE: &[Key] = &[
         "policies.max_message_size",
         Size(Bytes, 0, danube_model::caps::MESSAGE_BYTES_MAX as u64),
         Value("10MiB"),
-        "Payload of a message at most. 0: the largest that there can be, 64 MiB.",
+        "Payload of a message at most. 0: the largest that there can be, 31 MiB. A smaller journal takes less: no more than one of its files, 1/16 of it but 12 MiB at least.",
     ),
     Key::new(
         "failover.unexported_tail",

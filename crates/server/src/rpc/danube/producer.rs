@@ -13,7 +13,7 @@ use tonic::{Request, Response, Status};
 use super::producers::Producers;
 use crate::caps;
 use crate::rpc::status;
-use crate::rpc::topics::{self, Expected};
+use crate::rpc::topics::{self, Expected, MissingPartition};
 
 /// The service.
 #[derive(Clone)]
@@ -41,7 +41,9 @@ impl ProducerService for ProducerRpc {
             return Err(status::no_such_subject(&schema.subject));
         }
         let expected = Expected { reliability, durability: None };
-        let topic = topics::for_producer(&self.broker, &topic, Some(expected)).await;
+        let topic =
+            topics::for_producer(&self.broker, &topic, Some(expected), MissingPartition::Created)
+                .await;
         let topic = topic.map_err(|error| status::registering(&error))?;
         if topic.is_reliable() {
             topic.open().await.map_err(|error| status::registering(&error))?;
