@@ -57,8 +57,9 @@ pub fn restore_name(disk: &dyn Disk, path: &Path) -> io::Result<bool> {
     }
 }
 
-/// Creates a directory and those above it, and makes their names durable. An empty one gets its name anew: whatever is put
-/// into a directory comes after the sync of its name.
+/// Creates a directory and those above it, and makes their names durable. If `dir` is empty it gets its name anew: whatever is
+/// put into it comes after the sync of its name. Those above may be in use by others, and keep theirs: one that this call
+/// made and could not sync is left under [`again`].
 ///
 /// # Errors
 ///
@@ -72,18 +73,29 @@ pub fn create_dir_durably(disk: &dyn Disk, dir: &Path) -> Result<(), DirError> {
             move |source| DirError { action, path, source }
         };
         restore_name(disk, level).map_err(failed("create", level))?;
-        match disk.list(level) {
-            Ok(names) if names.is_empty() => renew_empty(disk, level),
-            Err(error) if error.kind() == ErrorKind::NotFound => disk.create_dir_all(level),
+        let is_made = match disk.list(level) {
+            Ok(names) if names.is_empty() && level == dir => {
+                renew_empty(disk, level).map(|()| false)
+            }
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                disk.create_dir_all(level).map(|()| true)
+            }
             // A sync has succeeded before something was put into it; or it is none of ours.
-            _ => Ok(()),
+            _ => Ok(false),
         }
         .map_err(failed("create", level))?;
         let parent = level.parent().filter(|parent| *parent != Path::new(""));
         let parent = parent.unwrap_or(Path::new("."));
         match disk.sync_dir(parent) {
             Err(error) if error.kind() == ErrorKind::PermissionDenied => {}
-            synced => synced.map_err(failed("sync", parent))?,
+            Err(error) => {
+                if is_made {
+                    // Best effort: on a disk that fails this may fail as well.
+                    _ = disk.rename(level, &again(level));
+                }
+                return Err(failed("sync", parent)(error));
+            }
+            Ok(()) => {}
         }
     }
     Ok(())

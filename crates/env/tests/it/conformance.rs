@@ -311,12 +311,16 @@ fn writing_takes_room(disk: &dyn Disk, dir: &Path) {
     assert!(before.available <= before.total);
     assert!(before.available > 16 << 20, "the tests need room");
     let file = disk.open(&dir.join("a"), Open::Create).unwrap();
-    file.write_at(&[&vec![1; 8 << 20]], 0).unwrap();
-    file.sync_data().unwrap();
-    let after = disk.space(dir).unwrap();
-    assert_eq!(after.total, before.total);
-    // Others may write to the real volume meanwhile.
-    assert!(after.available < before.available - (4 << 20), "{before:?} {after:?}");
+    // On the real volume others may free room meanwhile, but not each time.
+    let takes_room = (0..10).any(|piece| {
+        let before = disk.space(dir).unwrap();
+        file.write_at(&[&vec![1; 8 << 20]], piece * (8 << 20)).unwrap();
+        file.sync_data().unwrap();
+        let after = disk.space(dir).unwrap();
+        assert_eq!(after.total, before.total);
+        after.available + (4 << 20) < before.available
+    });
+    assert!(takes_room);
 }
 
 fn what_was_written_is_resident(disk: &dyn Disk, dir: &Path) {

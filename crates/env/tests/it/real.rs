@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::mpsc;
 use std::time::Duration;
 
+use danube_env::disk::names::create_dir_durably;
 use danube_env::disk::{Disk, Open};
 use danube_env::real::RealDisk;
 use danube_env::{Env, blocking};
@@ -20,6 +21,24 @@ fn build_dir() -> tempfile::TempDir {
 fn the_disk_keeps_its_promises() {
     let dir = build_dir();
     conformance::run(&RealDisk::new(), dir.path());
+}
+
+/// Two brokers may be started at once, in directories of their own below one that neither has made yet.
+#[test]
+fn directories_side_by_side_are_made_at_once() {
+    let dir = build_dir();
+    let make = |round: u32, name: &str| {
+        let own = dir.path().join(round.to_string()).join(name);
+        let disk = RealDisk::new();
+        create_dir_durably(&disk, &own).unwrap();
+        disk.open(&own.join("lock"), Open::Create).unwrap();
+    };
+    for round in 0..100 {
+        std::thread::scope(|scope| {
+            scope.spawn(|| make(round, "a"));
+            scope.spawn(|| make(round, "b"));
+        });
+    }
 }
 
 #[test]

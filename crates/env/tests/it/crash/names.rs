@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
+use danube_env::disk::names::create_dir_durably;
 use danube_env::disk::{Disk, Open};
-use danube_env::sim::SimDisk;
+use danube_env::sim::{Crash, Fault, Operation, SimDisk};
 use proptest::prelude::*;
 
 use super::{CUT, CUT_ALL_KEPT, CUT_ALL_LOST, disk_with_dir, path};
@@ -64,6 +65,22 @@ fn a_directory_is_durable_when_its_own_name_is() {
     mount.sync_dir(Path::new("/dir")).unwrap();
     disk.crash(CUT_ALL_LOST);
     assert!(disk.restart().exists(&path("sub/file")).unwrap());
+}
+
+/// The page cache shows a directory whose sync failed to the next process too.
+#[test]
+fn a_directory_is_durable_though_an_earlier_sync_failed() {
+    for level in ["/dir", "/dir/above", "/dir/above/own"] {
+        let (disk, mount) = disk_with_dir(1);
+        let own = path("above/own");
+        disk.plan(Fault::nth(Operation::SyncDir, 0).on(level));
+        let failed = create_dir_durably(&*mount, &own).map_err(|error| error.action);
+        assert_eq!(failed, if level.ends_with("own") { Ok(()) } else { Err("sync") }, "{level}");
+        disk.crash(Crash::Kill);
+        create_dir_durably(&*disk.restart(), &own).unwrap();
+        disk.crash(CUT_ALL_LOST);
+        assert!(disk.restart().exists(&own).unwrap(), "{level}");
+    }
 }
 
 #[derive(Clone, Debug)]
