@@ -8,7 +8,8 @@ use std::time::Duration;
 use danube_client::Durability;
 use danube_e2e::figures::{self as measure, Extent};
 use danube_e2e::scenario::{
-    consumers, damage, half_open, kills, lines, order, power, ready, seek, slow, swap, wakeups,
+    ack_timeout, consumers, damage, half_open, kills, lines, order, power, ready, seek, slow, swap,
+    wakeups,
 };
 use danube_e2e::volume::Kind;
 use danube_e2e::wait::Stopwatch;
@@ -21,7 +22,7 @@ struct Soak {
     run: fn() -> Vec<Measured>,
 }
 
-const SOAKS: [Soak; 15] = [
+const SOAKS: [Soak; 16] = [
     Soak { name: "lines", what: "a million lines through the command line and back", run: lines },
     Soak { name: "ready", what: "starts: empty, 2,000 topics, 5 GiB", run: ready },
     Soak {
@@ -40,6 +41,7 @@ const SOAKS: [Soak; 15] = [
     Soak { name: "slow", what: "20,000 messages to a slow consumer, and idle ones", run: slow },
     Soak { name: "swap", what: "20 rounds of key-shared consumers that come and go", run: swap },
     Soak { name: "seek", what: "20 seeks under acknowledgements, and 20 with a kill", run: seek },
+    Soak { name: "ack-timeout", what: "one message that is late", run: ack_timeout },
     Soak { name: "half-open", what: "a path frozen for three minutes", run: half_open },
     Soak {
         name: "wakeups",
@@ -57,7 +59,7 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         ["--list"] => {
-            SOAKS.iter().for_each(|soak| println!("{:9} {}", soak.name, soak.what));
+            SOAKS.iter().for_each(|soak| println!("{:11} {}", soak.name, soak.what));
             ExitCode::SUCCESS
         }
         // The other side of `figures`.
@@ -137,6 +139,10 @@ fn swap() -> Vec<Measured> {
 
 fn seek() -> Vec<Measured> {
     vec![seek::run(20)]
+}
+
+fn ack_timeout() -> Vec<Measured> {
+    vec![ack_timeout::run()]
 }
 
 fn half_open() -> Vec<Measured> {

@@ -17,8 +17,8 @@ use crate::wait::{Stopwatch, pause, within};
 use crate::{Generator, Measured};
 
 const TOPIC: &str = "/default/consumers";
-/// From an acknowledgement until it can't be lost any more, beside the interval in which cursors are saved.
-const SAVING_MAX: Duration = Duration::from_secs(1);
+/// From an acknowledgement until it can't be lost any more: the default interval in which cursors are saved, and a margin.
+const SAVING_MAX: Duration = Duration::from_secs(2);
 /// By then a client has noticed that its connection broke.
 const NOTICE_MAX: Duration = Duration::from_secs(1);
 /// After a restart each consumer that can have messages gets some within this time.
@@ -33,7 +33,7 @@ const HELD: usize = 100;
 pub struct Extent {
     /// Rounds that end in `SIGKILL`.
     pub kills: usize,
-    /// How often cursors are saved.
+    /// How often cursors are saved; at most the default.
     pub flush_interval: Duration,
     /// Where the moments come from.
     pub seed: u64,
@@ -105,25 +105,17 @@ struct Fault {
     up: Duration,
 }
 
-/// All of them, and how long before one an acknowledgement may be for it to be lost.
-struct Faults {
-    all: Vec<Fault>,
-    margin: Duration,
+/// Whether an acknowledgement may be unknown when the message comes again.
+fn may_be_lost(faults: &[Fault], acked: Duration, taken: Duration) -> bool {
+    faults.iter().any(|fault| {
+        let is_saved = acked + SAVING_MAX < fault.killed;
+        !is_saved && acked < fault.up + NOTICE_MAX && taken > fault.killed
+    })
 }
 
-impl Faults {
-    /// Whether an acknowledgement may be unknown when the message comes again.
-    fn may_lose(&self, acked: Duration, taken: Duration) -> bool {
-        self.all.iter().any(|fault| {
-            let is_saved = acked + self.margin < fault.killed;
-            !is_saved && acked < fault.up + NOTICE_MAX && taken > fault.killed
-        })
-    }
-
-    /// Whether an acknowledgement comes too late for the delivery that it is for.
-    fn are_between(&self, taken: Duration, acked: Duration) -> bool {
-        self.all.iter().any(|fault| taken < fault.killed && acked > fault.gone)
-    }
+/// Whether an acknowledgement comes too late for the delivery that it is for.
+fn is_void(faults: &[Fault], taken: Duration, acked: Duration) -> bool {
+    faults.iter().any(|fault| taken < fault.killed && acked > fault.gone)
 }
 
 /// Kills a broker under four producers and the consumers of six subscriptions. Every message comes to each of them, in its
@@ -150,16 +142,15 @@ pub fn run(extent: Extent) -> Measured {
     let journals = SUBSCRIPTIONS.each_ref().map(|_| Journal::new(clock));
     let workers = start(&broker, &journals, &draining);
     let load = Load::start(&broker, &history, "p", &shape());
-    let margin = extent.flush_interval + SAVING_MAX;
-    let mut faults = Faults { all: Vec::new(), margin };
+    let mut faults = Vec::new();
     for _ in 0..extent.kills {
-        pause(margin + NOTICE_MAX + Duration::from_millis(chance.below(MOMENT_MAX_MS)));
+        pause(SAVING_MAX + NOTICE_MAX + Duration::from_millis(chance.below(MOMENT_MAX_MS)));
         let killed = clock.elapsed();
         history.fault("SIGKILL");
         broker.kill9();
         let gone = clock.elapsed();
         broker.restart();
-        faults.all.push(Fault { killed, gone, up: clock.elapsed() });
+        faults.push(Fault { killed, gone, up: clock.elapsed() });
         progress(&journals, clock.elapsed());
     }
     let acknowledged = load.stop();
@@ -277,7 +268,7 @@ fn settled(native: &Native, end: u64) {
 }
 
 /// Checks what came to whom. Returns how many messages came again.
-fn check(journals: &[Journal], faults: &Faults, end: u64) -> u64 {
+fn check(journals: &[Journal], faults: &[Fault], end: u64) -> u64 {
     let keys: HashMap<u64, String> = {
         let events = journals[0].events();
         let taken = events.iter().filter(|event| event.did == Did::Took);
@@ -294,7 +285,7 @@ fn check(journals: &[Journal], faults: &Faults, end: u64) -> u64 {
         assert!(missing.is_empty(), "{} has not got, or not kept, {missing:?}", subscription.name);
         assert_eq!(found.settled.len(), expected.len(), "{} got too much", subscription.name);
         if subscription.name == "odd" {
-            let least = faults.all.len() as u64 * HELD as u64 / 2;
+            let least = faults.len() as u64 * HELD as u64 / 2;
             assert!(found.even_again >= least, "only {} came again", found.even_again);
         }
         again += found.again;
@@ -317,7 +308,7 @@ struct Message {
 }
 
 /// Goes through what happened in one subscription.
-fn replay(subscription: &Subscription, events: &[Event], faults: &Faults) -> Found {
+fn replay(subscription: &Subscription, events: &[Event], faults: &[Fault]) -> Found {
     let Subscription { name, order, .. } = *subscription;
     let mut found = Found::default();
     let mut messages: HashMap<u64, Message> = HashMap::new();
@@ -326,7 +317,7 @@ fn replay(subscription: &Subscription, events: &[Event], faults: &Faults) -> Fou
         let Event { at, offset, .. } = *event;
         if event.did == Did::Acked {
             let message = messages.get_mut(&offset).expect("it was taken before");
-            if !faults.are_between(message.taken, at) {
+            if !is_void(faults, message.taken, at) {
                 message.acked = Some(at);
                 found.settled.insert(offset);
             }
@@ -340,7 +331,7 @@ fn replay(subscription: &Subscription, events: &[Event], faults: &Faults) -> Fou
             continue;
         };
         if let Some(acked) = before.acked {
-            let is_lost = faults.may_lose(acked, at);
+            let is_lost = may_be_lost(faults, acked, at);
             assert!(is_lost, "{name}: {offset} was acknowledged at {acked:?} and came at {at:?}");
         }
         found.again += 1;

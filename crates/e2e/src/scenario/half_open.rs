@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use danube_client::{Durability, Message, SubscriptionType};
+use danube_client::{Client, Durability, Message, SubscriptionType};
 
 use crate::broker::{Broker, Options};
 use crate::consume::{self, Did, Journal, Worker};
@@ -14,14 +14,16 @@ use crate::{Measured, Native};
 const TOPIC: &str = "/default/half-open";
 /// By then the broker has let go of a silent consumer, and a client is back on an open path.
 const NOTICE_MAX: Duration = Duration::from_secs(60);
-/// How long clients behind the frozen path keep trying.
+/// How long clients behind the frozen path keep trying, and how long one does that is to fail.
 const PATIENCE: Duration = Duration::from_secs(600);
+const IMPATIENCE: Duration = Duration::from_secs(5);
 /// Messages before the path freezes, while it is frozen, and afterwards.
 const MESSAGES: u64 = 100;
 
 /// Freezes the path of two consumers and a producer for so long, or until the broker has noticed if that takes longer. What
 /// the one consumer held comes to another that shares its subscription; the second, who has a subscription for itself,
-/// gets everything once the path is open; and the producer's message is stored, once.
+/// gets everything once the path is open; and the producer's message is stored, once. If the path is frozen for at least a
+/// minute, a reader that tries for a few seconds only must have failed meanwhile.
 ///
 /// # Panics
 ///
@@ -35,7 +37,7 @@ pub fn run(frozen: Duration) -> Measured {
     let clock = Stopwatch::start();
     let (shared, alone) = (Journal::new(clock), Journal::new(clock));
     let open = |name: &'static str, kind| {
-        move |client: &danube_client::Client| {
+        move |client: &Client| {
             client.consumer(TOPIC, name).expect("names").kind(kind).timeout(PATIENCE)
         }
     };
@@ -53,13 +55,19 @@ pub fn run(frozen: Duration) -> Measured {
     let _prompt = Worker::start(&broker.url(), sharing, prompt(&shared));
     let _alone =
         Worker::start(forwarder.url(), open("alone", SubscriptionType::Exclusive), prompt(&alone));
-    let far_producer = behind.producer(TOPIC, Durability::PageCache);
+    let far_producer = behind.client().producer(TOPIC).expect("names").timeout(PATIENCE);
+    let far_producer = behind.wait(far_producer.open()).expect("the topic is there");
     let send = || native.send_all(&producer, (0..MESSAGES).map(|_| Message::default()));
     send();
     reached(&alone, MESSAGES, "message by an open path");
     within(NOTICE_MAX, "message for the silent one", || {
         shared.events().iter().any(|event| event.consumer == "silent").then_some(())
     });
+
+    let reader = behind.client().reader(TOPIC).expect("names").follow(true).timeout(IMPATIENCE);
+    let mut reader = behind.wait(reader.open()).expect("the topic can be read");
+    behind.wait(reader.next()).expect("the path is open");
+    let failing = behind.beside(async move { while reader.next().await.is_ok() {} });
 
     forwarder.freeze();
     let watch = Stopwatch::start();
@@ -72,9 +80,11 @@ pub fn run(frozen: Duration) -> Measured {
         (acknowledged(&shared).len() as u64 >= 2 * MESSAGES).then_some(())
     });
     let noticed = watch.elapsed();
+    if frozen >= NOTICE_MAX {
+        behind.wait_at_most(NOTICE_MAX.saturating_sub(noticed), failing).expect("no panic");
+    }
     pause(frozen.saturating_sub(watch.elapsed()));
-    let before = alone.events().len();
-    assert!(before as u64 / 2 <= MESSAGES, "the path is frozen");
+    assert_eq!(acknowledged(&alone).len() as u64, MESSAGES, "the path is frozen");
 
     forwarder.thaw();
     let watch = Stopwatch::start();

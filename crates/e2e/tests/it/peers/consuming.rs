@@ -201,18 +201,21 @@ fn non_reliable_topics_pass_on_between_existing_clients() {
     broker.stop();
 }
 
-/// Nobody touches the application: it goes on by itself, and misses nothing.
-fn goes_on(down: impl Fn(&mut Broker)) {
+/// Nobody touches the applications, each with these arguments: they go on by themselves, and miss nothing.
+fn go_on(applications: &[&[&str]], down: impl Fn(&mut Broker)) {
     let _guard = beside_others();
     let mut broker = Broker::start(Options::default());
     for peer in Peer::ALL {
         let topic = format!("/default/{peer:?}");
         create(&broker, &topic, &[]);
-        let mut consumers = [consumer(peer, &broker, &topic, &["--count", "10000"])];
-        let producing = Running::start(Peer::Rust, &broker, &["produce", &topic, "--count", "400"]);
-        let before: Vec<_> = (0..100).filter_map(|_| consumers[0].line(LIMIT)).collect();
-        let before = names(&before.iter().map(|line| parsed(line)).collect::<Vec<_>>());
-        assert_eq!(before.len(), 100);
+        let start = |more: &&[&str]| {
+            consumer(peer, &broker, &topic, &[&["--count", "10000"], *more].concat())
+        };
+        let mut consumers: Vec<_> = applications.iter().map(start).collect();
+        let produce = ["produce", &topic, "--count", "400", "--keys", "2"];
+        let producing = Running::start(Peer::Rust, &broker, &produce);
+        let first = (0..100).map(|number| format!("p:{number}")).collect();
+        let before = names(&gather(&mut consumers, &first).concat());
         down(&mut broker);
         wait::pause(Duration::from_secs(1));
         broker.restart();
@@ -226,10 +229,17 @@ fn goes_on(down: impl Fn(&mut Broker)) {
 
 #[test]
 fn p4_existing_consumers_go_on_after_a_restart() {
-    goes_on(Broker::stop);
+    go_on(&[&[]], Broker::stop);
 }
 
 #[test]
 fn p4_existing_consumers_go_on_after_a_kill() {
-    goes_on(Broker::kill9);
+    go_on(&[&[]], Broker::kill9);
+}
+
+/// What only one of them takes waits for it while the other is back already.
+#[test]
+fn p4_existing_consumers_with_filters_go_on_after_a_kill() {
+    let filtered = |name, filter| ["--type", "key-shared", "--name", name, "--filter", filter];
+    go_on(&[&filtered("a", "k0"), &filtered("b", "k1")], Broker::kill9);
 }

@@ -36,6 +36,10 @@ fn what_existing_clients_send_is_read_natively_with_all_its_fields() {
         }
         assert_eq!((&messages[20]["payload"], &messages[20]["key"]), (&json!(""), &Value::Null));
         assert_eq!(messages[20]["attributes"], json!({}));
+        let consume = ["consume", &topic, "--subscription", "s", "--from", "earliest"];
+        let words = [&consume[..], &["--count", "21", "--output", "json"]].concat();
+        let consumed = Cli::of(&broker).run(words).success().json_lines();
+        assert_eq!(consumed, messages, "a subscription delivers what a reader sees");
     }
     broker.stop();
 }
