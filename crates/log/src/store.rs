@@ -111,8 +111,8 @@ impl Store {
         self.or_fail(made.await).await?;
         let shared = Shared::new(topic, Offset::ZERO, Offset::ZERO);
         let (done, answer) = oneshot::channel();
-        self.command(Command::Create { shared: Arc::clone(&shared), done }).await?;
-        self.answered(answer).await?;
+        self.command(Command::Create { shared, done }).await?;
+        let shared = self.answered(answer).await?;
         let facts = Facts {
             epoch: Epoch::ZERO,
             level: Durability::Disk,

@@ -79,9 +79,10 @@ pub(crate) enum Command {
         topic: TopicId,
         item: Item,
     },
+    /// The answer is what the loop has of the log from then on.
     Create {
         shared: Arc<Shared>,
-        done: Answer<()>,
+        done: Answer<Arc<Shared>>,
     },
     RaiseCeiling {
         topic: TopicId,

@@ -210,9 +210,16 @@ impl Committer {
         match command {
             Command::Item { topic, item } => self.enqueue(topic, item),
             Command::Create { shared, done } => {
-                self.logs.entry(shared.topic).or_insert_with(|| Live::empty(Arc::clone(&shared)));
-                self.tell_filler(Fill::Create(shared)).await?;
-                let _ = done.send(Ok(()));
+                let shared = match self.logs.get(&shared.topic) {
+                    // A creation that was given up half-way and is done anew; others may know the first one already.
+                    Some(live) => Arc::clone(&live.shared),
+                    None => {
+                        self.logs.insert(shared.topic, Live::empty(Arc::clone(&shared)));
+                        self.tell_filler(Fill::Create(Arc::clone(&shared))).await?;
+                        shared
+                    }
+                };
+                let _ = done.send(Ok(shared));
             }
             Command::RaiseCeiling { topic, epoch, ceiling } => {
                 if let Some(live) = self.logs.get_mut(&topic).filter(|live| live.is_open(epoch)) {
@@ -418,9 +425,8 @@ impl Committer {
         while let Some(command) = commands.recv().await {
             match command {
                 Command::Item { item, .. } => item.refuse(error.clone()),
-                Command::Create { done, .. } | Command::Stop { done } => {
-                    let _ = done.send(Err(error.clone()));
-                }
+                Command::Create { done, .. } => drop(done.send(Err(error.clone()))),
+                Command::Stop { done } => drop(done.send(Err(error.clone()))),
                 Command::RaiseCeiling { .. } | Command::Fail(_) => {}
             }
         }
