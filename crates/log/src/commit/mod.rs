@@ -13,6 +13,7 @@
 mod command;
 mod live;
 mod round;
+mod timers;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -25,6 +26,7 @@ use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 pub(crate) use self::command::{Answer, Command, Item};
 pub use self::command::{Appended, OpenLog};
 pub(crate) use self::live::Live;
+use self::timers::{Alarm, Timers};
 use crate::config::{Config, Sizes};
 use crate::error::{Error, Result};
 use crate::fill::{Asked, Feedback, Fill, Full, Said};
@@ -62,25 +64,13 @@ pub(crate) struct Committer {
     blocked_at: Option<u64>,
     stopped: watch::Sender<Option<Error>>,
     timers: Timers,
+    alarm: Alarm,
     /// Bytes of rounds since the last checkpoint was asked for.
     uncheckpointed: u64,
     /// The round of a checkpoint that was asked for and is not there yet.
     checkpointing: Option<u64>,
     /// The loop ended as it should.
     has_ended: bool,
-}
-
-/// When something is due, by the monotonic clock.
-#[derive(Default)]
-pub(crate) struct Timers {
-    /// Rounds of `page_cache` logs want a sync.
-    sync: Option<Duration>,
-    /// The last synced round wants to be entered.
-    quiet: Option<Duration>,
-    /// Segments are looked at for their age.
-    age: Duration,
-    /// A journal file could not be made: the next try comes not before this.
-    no_file_before: Duration,
 }
 
 impl Committer {
@@ -111,6 +101,7 @@ impl Committer {
             blocked_at: None,
             stopped,
             timers: Timers::default(),
+            alarm: Alarm::default(),
             uncheckpointed: 0,
             checkpointing: None,
             has_ended: false,
@@ -160,12 +151,13 @@ impl Committer {
         let mut taken = Vec::new();
         loop {
             if self.ready.is_empty() || !self.has_room() {
-                let due = self.timers.next(self.env.clock.monotonic());
+                let now = self.env.clock.monotonic();
+                let alarm = self.alarm.by(self.timers.next(now), now, &*self.env.clock);
                 tokio::select! {
                     biased;
                     count = commands.recv_many(&mut taken, TAKE_MAX) => if count == 0 { return Ok(None) },
                     () = self.feedback.news() => {}
-                    () = self.env.clock.sleep(due) => {}
+                    () = alarm => {}
                 }
             } else {
                 while taken.len() < TAKE_MAX
@@ -438,15 +430,5 @@ impl Drop for Committer {
         if !self.has_ended {
             self.fail(Error::Stopped { why: "the commit loop ended in a panic".into() });
         }
-    }
-}
-
-impl Timers {
-    /// How long until something is due.
-    fn next(&self, now: Duration) -> Duration {
-        let no_file = Some(self.no_file_before).filter(|before| *before > now);
-        let due = [self.sync, self.quiet, no_file].into_iter().flatten();
-        let due = due.fold(self.age, Duration::min);
-        due.saturating_sub(now)
     }
 }
