@@ -17,12 +17,13 @@
 //!   damaged, it takes no writes until an operator accepts that.
 //! * Files of a topic that the metadata do not know are never removed.
 //!
-//! Reading order: [`Broker`], [`Topic`], `slot` (opening and its refusals), `admin` (creating, changing, deleting), `repair`, `subscription`.
+//! Reading order: [`Broker`], [`Topic`], `slot` (opening and its refusals), `gather` (messages sent one by one), `admin` (creating, changing, deleting), `repair`, `subscription`.
 
 mod admin;
 mod broker;
 mod error;
 mod fan_out;
+mod gather;
 mod repair;
 mod slot;
 mod subscription;

@@ -21,6 +21,7 @@ use danube_model::{Durability, Epoch, GapReason, Offset, TopicId, TopicName};
 use crate::broker::Broker;
 use crate::error::{Error, Result};
 use crate::fan_out::FanOut;
+use crate::gather::Gather;
 use crate::topic::Producers;
 
 /// A ceiling is raised when so many offsets are left below it. No burst uses them up while the metadata store the next one.
@@ -36,6 +37,8 @@ pub(crate) struct Slot {
     change: tokio::sync::Mutex<()>,
     deleted: AtomicBool,
     pub(crate) producers: Arc<Producers>,
+    /// Messages that come one by one.
+    pub(crate) gather: Gather,
     /// Of a non-reliable topic.
     pub(crate) fan_out: FanOut,
 }
@@ -63,6 +66,7 @@ impl Slot {
             change: tokio::sync::Mutex::new(()),
             deleted: AtomicBool::new(false),
             producers: Arc::default(),
+            gather: Gather::default(),
             fan_out: FanOut::default(),
         }
     }

@@ -1,6 +1,7 @@
 //! A broker on a simulated machine, through its public handle.
 
 mod crash;
+mod messages;
 mod openings;
 mod subscriptions;
 mod together;

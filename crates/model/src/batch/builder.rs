@@ -45,10 +45,9 @@ impl BatchBuilder {
         self.check(record)?;
         let (records, records_max) = (self.records as usize + 1, self.limits.records_max as usize);
         check_limit("records of a batch", records, records_max)?;
-        let record_bytes = self.record_bytes(record);
-        let batch_bytes = self.len() + varint::len(record_bytes as i64) + record_bytes;
+        let batch_bytes = self.len_with(record);
         check_limit("bytes of a batch", batch_bytes, self.bytes_max())?;
-        self.put(record, record_bytes);
+        self.put(record, self.record_bytes(record));
         debug_assert_eq!(self.len(), batch_bytes);
         Ok(batch_bytes)
     }
@@ -72,6 +71,12 @@ impl BatchBuilder {
     /// The size of the batch so far, in bytes, uncompressed.
     pub fn len(&self) -> usize {
         self.buffer.len()
+    }
+
+    /// What its size would be with one more record, in bytes, uncompressed.
+    pub fn len_with(&self, record: &Record) -> usize {
+        let record_bytes = self.record_bytes(record);
+        self.len() + varint::len(record_bytes as i64) + record_bytes
     }
 
     /// Makes the batch, with base offset and epoch 0.

@@ -1,7 +1,7 @@
 //! `danube.ProducerService`.
 
 use danube_broker::Broker;
-use danube_model::{Batch, BatchBuilder, BatchLimits, Compression, ErrorKind, Message};
+use danube_model::ErrorKind;
 use danube_proto::danube::producer_service_server::ProducerService;
 use danube_proto::danube::{
     MessageResponse, ProducerRequest, ProducerResponse, Sent, StreamMessage, access_mode,
@@ -70,11 +70,10 @@ impl ProducerService for ProducerRpc {
         if topic.name().as_str() != topic_name {
             return Err(status::other_topic(producer_id, topic.name(), &topic_name));
         }
-        let limits = BatchLimits::for_message_bytes(topic.message_bytes_max() as usize);
-        let batch = batch(&message, limits).map_err(|error| status::invalid_value(&error))?;
+        let record = message.to_record().map_err(|error| status::invalid_value(&error))?;
         let stored = match producer.is_reliable {
-            true => topic.append(batch).await.map(drop),
-            false => topic.publish(&batch),
+            true => topic.append_message(&record).await.map(drop),
+            false => topic.publish_message(&record),
         };
         if let Err(error) = stored {
             if error.kind() == ErrorKind::NotFound {
@@ -84,10 +83,4 @@ impl ProducerService for ProducerRpc {
         }
         Ok(Response::new(MessageResponse { request_id }))
     }
-}
-
-fn batch(message: &Message, limits: BatchLimits) -> danube_model::Result<Batch> {
-    let mut builder = BatchBuilder::new(Compression::None, limits);
-    builder.append(&message.to_record()?)?;
-    builder.finish(None)
 }

@@ -1,0 +1,199 @@
+//! Messages that come one by one and are appended together.
+//!
+//! ```text
+//!  nothing under way:   message ─▶ batch of one ─▶ log ─▶ answer
+//!  while it is:         message ─┐
+//!                       message ─┼▶ next batch ─▶ log, once the one before is answered ─▶ answers
+//!                       message ─┘
+//! ```
+//!
+//! So a lone message waits for nothing, and many at a time cost little more than one. They are appended in the order in which they
+//! came. A message that no batch may hold is refused alone.
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard};
+
+use danube_model::batch::{BatchBuilder, BatchLimits};
+use danube_model::{Compression, Offset, Record};
+use tokio::sync::oneshot;
+
+use crate::error::{Error, Result};
+use crate::topic::Topic;
+
+/// Messages are joined up to a batch of so many bytes, which every journal takes, and in which there are never too many records.
+/// A larger message goes alone: what is wrong with it fails nobody else.
+const JOINED_BYTES_MAX: usize = 48 << 10;
+
+/// Of one topic.
+#[derive(Default)]
+pub(crate) struct Gather {
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// A batch is under way; who brings it there goes on with those that wait.
+    is_appending: bool,
+    /// In order; their callers hold what they wait for, which bounds them.
+    waiting: VecDeque<Gathered>,
+}
+
+/// A batch that waits, and those whose messages are in it, in their order.
+struct Gathered {
+    builder: BatchBuilder,
+    callers: Vec<oneshot::Sender<Result<Offset>>>,
+}
+
+/// How a message comes to the log.
+enum Way {
+    /// Alone and at once.
+    Alone(BatchBuilder, Turn),
+    /// With others.
+    Joined(oneshot::Receiver<Result<Offset>>),
+}
+
+/// A caller that appends. When it is done, or gone, what waits has its turn.
+struct Turn {
+    topic: Topic,
+}
+
+/// A task that appends what waits, until nothing does.
+struct Burst {
+    topic: Topic,
+    is_over: bool,
+}
+
+impl Topic {
+    /// Appends a message, together with those that others append meanwhile, and waits for the topic's level. Messages of one
+    /// caller are appended in the order in which these futures are first polled. Dropping the future does not undo the append.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Model`] for a record that no batch of this topic may hold; [`Error::effect`] tells whether the message may
+    /// appear all the same.
+    pub async fn append_message(&self, record: &Record) -> Result<Offset> {
+        match self.gather(record)? {
+            Way::Alone(builder, turn) => {
+                let appended = self.append(builder.finish(None)?).await;
+                drop(turn);
+                Ok(appended?.base)
+            }
+            // Without one the task has ended in the middle, and the message may be on its way.
+            Way::Joined(answer) => answer.await.unwrap_or_else(|_| {
+                let why = "the task that appends messages ended".into();
+                Err(danube_log::Error::Stopped { why }.into())
+            }),
+        }
+    }
+
+    /// Hands a message of a non-reliable topic to whoever listens; it is kept nowhere.
+    ///
+    /// # Errors
+    ///
+    /// As [`Topic::publish`], and [`Error::Model`] for a record that no batch of this topic may hold.
+    pub fn publish_message(&self, record: &Record) -> Result<()> {
+        let mut builder = self.builder();
+        builder.append(record)?;
+        self.publish(&builder.finish(None)?)
+    }
+
+    fn gather(&self, record: &Record) -> Result<Way> {
+        let mut state = self.slot.gather.lock();
+        if !state.is_appending {
+            let mut builder = self.builder();
+            builder.append(record)?;
+            state.is_appending = true;
+            return Ok(Way::Alone(builder, Turn { topic: self.clone() }));
+        }
+        let (caller, answer) = oneshot::channel();
+        match state.waiting.back_mut() {
+            Some(last) if last.builder.len_with(record) <= JOINED_BYTES_MAX => {
+                last.builder.append(record)?;
+                last.callers.push(caller);
+            }
+            _ => {
+                let mut builder = self.builder();
+                builder.append(record)?;
+                state.waiting.push_back(Gathered { builder, callers: vec![caller] });
+            }
+        }
+        Ok(Way::Joined(answer))
+    }
+
+    fn builder(&self) -> BatchBuilder {
+        let limits = BatchLimits::for_message_bytes(self.message_bytes_max() as usize);
+        BatchBuilder::new(Compression::None, limits)
+    }
+
+    /// Appends batches in their order and answers all whose messages are in them.
+    async fn append_gathered(&self, batches: VecDeque<Gathered>) {
+        let mut under_way = Vec::with_capacity(batches.len());
+        for Gathered { builder, callers } in batches {
+            let submitted = match builder.finish(None) {
+                Ok(batch) => self.submit(batch).await,
+                Err(error) => Err(error.into()),
+            };
+            under_way.push((submitted, callers));
+        }
+        for (submitted, callers) in under_way {
+            let appended = match submitted {
+                Ok(appending) => appending.wait().await,
+                Err(error) => Err(error),
+            };
+            for (place, caller) in callers.into_iter().enumerate() {
+                let answer = appended.as_ref().map(|appended| appended.base + place as u64);
+                // A caller that is gone needs none.
+                let _ = caller.send(answer.map_err(Error::clone));
+            }
+        }
+    }
+}
+
+impl Gather {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("nothing panics while it holds what was gathered")
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        let mut state = self.topic.slot.gather.lock();
+        if state.waiting.is_empty() {
+            state.is_appending = false;
+            return;
+        }
+        drop(state);
+        let burst = Burst { topic: self.topic.clone(), is_over: false };
+        // Owned by nobody: it ends by itself.
+        drop(self.topic.broker.inner.env.spawn.task("gathered messages", Box::pin(burst.run())));
+    }
+}
+
+impl Burst {
+    async fn run(mut self) {
+        while !self.is_over {
+            // Those who have been answered, and others whose turn it is, come first: the more the less it costs.
+            tokio::task::yield_now().await;
+            let waiting = self.take();
+            self.topic.append_gathered(waiting).await;
+        }
+    }
+
+    /// What waits; without anything it is over.
+    fn take(&mut self) -> VecDeque<Gathered> {
+        let mut state = self.topic.slot.gather.lock();
+        self.is_over = state.waiting.is_empty();
+        state.is_appending = !self.is_over;
+        std::mem::take(&mut state.waiting)
+    }
+}
+
+impl Drop for Burst {
+    /// In a panic, or at the end of the runtime, nobody is to wait for it.
+    fn drop(&mut self) {
+        if !self.is_over {
+            let mut state = self.topic.slot.gather.lock();
+            *state = State::default();
+        }
+    }
+}
