@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::sync::Arc;
 
-use danube_env::Env;
+use danube_env::{Clock, Env};
 use tokio::sync::watch;
 
 /// Knows of all streams. Cheap to clone.
@@ -55,6 +55,10 @@ impl Sessions {
         };
         // The count stands for the task: `ended` waits for it.
         drop(self.env.spawn.task(name, Box::pin(task)));
+    }
+
+    pub(crate) fn clock(&self) -> Arc<dyn Clock> {
+        Arc::clone(&self.env.clock)
     }
 
     pub(crate) fn stopping(&self) -> Stopping {

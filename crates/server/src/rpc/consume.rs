@@ -5,16 +5,22 @@
 //!  consumer ─▶ deliveries, while there is credit ──┴─▶ items, in order ─▶ responses
 //! ```
 //!
+//! That settlements hold is told with what is sent next, or alone after a moment: most often there is something to go with.
+//!
 //! Requests are taken also while the client takes no responses, so that a client which only settles goes on. Nothing is taken
 //! from the consumer before what was taken is sent; the rest waits in the subscription.
 
+use std::future::Future;
 use std::mem;
 use std::ops::Range;
+use std::pin::Pin;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use danube_broker::{
     Broker, Consumer, Delivered, Error, MissingReason, Settle, Subscribe, Topic, Window,
 };
+use danube_env::Clock;
 use danube_model::{Offset, SubscriptionName, SubscriptionType};
 use danube_proto::convert;
 use danube_proto::stream::consume_request::{self, Request};
@@ -28,11 +34,13 @@ use super::{status, topics};
 use crate::caps;
 use crate::sessions::Stopping;
 
+type Sleep = Pin<Box<dyn Future<Output = ()> + Send>>;
 type Responses = mpsc::Sender<Result<ConsumeResponse, Status>>;
 
 /// Serves a stream until the client ends it, breaks it, another consumer takes over, or the broker stops.
 pub(crate) async fn run(
     broker: Broker,
+    clock: Arc<dyn Clock>,
     mut stopping: Stopping,
     mut requests: Streaming<ConsumeRequest>,
     responses: Responses,
@@ -41,7 +49,7 @@ pub(crate) async fn run(
         biased;
         () = stopping.wait() => Err(status::stopping()),
         () = responses.closed() => return,
-        opened = open(&broker, &mut requests) => opened,
+        opened = open(&broker, clock, &mut requests) => opened,
     };
     let end = match opened {
         Ok(consuming) => consuming.run(stopping, requests, &responses).await,
@@ -80,6 +88,7 @@ impl Plan {
 
 async fn open(
     broker: &Broker,
+    clock: Arc<dyn Clock>,
     requests: &mut Streaming<ConsumeRequest>,
 ) -> Result<Consuming, Status> {
     let first = requests.message().await?.and_then(|first| first.request);
@@ -115,6 +124,8 @@ async fn open(
             last_batch: None,
             items: vec![opened],
             has_deliveries: false,
+            held: None,
+            clock,
         })
     };
     attach.await.map_err(|error: Error| status::status(&error))
@@ -133,6 +144,9 @@ struct Consuming {
     items: Vec<item::Item>,
     /// Whether there are deliveries among them.
     has_deliveries: bool,
+    /// While what is to be sent waits for something to go with.
+    held: Option<Sleep>,
+    clock: Arc<dyn Clock>,
 }
 
 impl Consuming {
@@ -144,17 +158,20 @@ impl Consuming {
         responses: &Responses,
     ) -> Result<(), Status> {
         loop {
-            let has_items = !self.items.is_empty();
+            let is_due = !self.items.is_empty() && (self.held.is_none() || self.items.len() > 1);
             let may_take = !self.has_deliveries && self.bytes_left > 0;
             let has_room = self.items.len() < caps::CONSUME_ITEMS_WAITING_MAX;
             tokio::select! {
                 biased;
                 () = stopping.wait() => {
                     self.settle_what_came(&mut requests).await;
+                    self.items.retain(|item| matches!(item, item::Item::Settled(_)));
+                    // A client that takes nothing is not waited for.
+                    let _ = responses.try_send(Ok(self.response()));
                     return Err(status::stopping());
                 }
                 () = responses.closed() => return Ok(()),
-                Ok(room) = responses.reserve(), if has_items => room.send(Ok(self.response())),
+                Ok(room) = responses.reserve(), if is_due => room.send(Ok(self.response())),
                 request = requests.message(), if has_room => match request? {
                     Some(request) => self.request(request).await?,
                     None => break,
@@ -162,6 +179,7 @@ impl Consuming {
                 taken = self.consumer.next(), if may_take => {
                     self.take(taken.map_err(|error| status::status(&error))?);
                 }
+                () = held(&mut self.held), if self.held.is_some() => self.held = None,
             }
         }
         let last = self.response();
@@ -184,6 +202,7 @@ impl Consuming {
 
     fn response(&mut self) -> ConsumeResponse {
         self.has_deliveries = false;
+        self.held = None;
         ConsumeResponse { items: mem::take(&mut self.items).into_iter().map(wire).collect() }
     }
 
@@ -218,6 +237,9 @@ impl Consuming {
             }
         }
         let number = settle.number;
+        if self.items.is_empty() {
+            self.held = Some(self.clock.sleep(caps::SETTLED_HELD_MAX));
+        }
         match self.items.last_mut() {
             Some(item::Item::Settled(settled)) => settled.number = number,
             _ => self.items.push(item::Item::Settled(consume_response::Settled { number })),
@@ -250,6 +272,13 @@ impl Consuming {
             };
             self.items.push(next);
         }
+    }
+}
+
+async fn held(until: &mut Option<Sleep>) {
+    match until {
+        Some(until) => until.await,
+        None => std::future::pending().await,
     }
 }
 

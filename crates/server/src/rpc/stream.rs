@@ -82,7 +82,8 @@ impl Stream for StreamRpc {
         let (responses, receiver) = mpsc::channel(caps::RESPONSES_WAITING_MAX);
         let (broker, stopping) = (self.broker.clone(), self.sessions.stopping());
         let requests = request.into_inner();
-        self.sessions.spawn("consume", consume::run(broker, stopping, requests, responses));
+        let consuming = consume::run(broker, self.sessions.clock(), stopping, requests, responses);
+        self.sessions.spawn("consume", consuming);
         Ok(Response::new(ReceiverStream::new(receiver)))
     }
 }

@@ -10,3 +10,4 @@ mod hostile;
 mod http;
 mod serving;
 mod stopping;
+mod windows;
