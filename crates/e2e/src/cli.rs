@@ -49,11 +49,11 @@ impl Cli {
         Self { binary, leading, url: None, limit: Duration::from_secs(60) }
     }
 
-    /// Of a program on a published client, which takes its commands in the same way.
+    /// Of a program on a published client, which takes its commands in the same way, for a server at `url`.
     #[must_use]
-    pub fn of_peer(peer: Peer, broker: &Broker) -> Self {
+    pub fn of_peer(peer: Peer, url: &str) -> Self {
         let (binary, leading) = peer.program();
-        Self { binary, leading, url: Some(broker.url()), limit: Duration::from_secs(60) }
+        Self { binary, leading, url: Some(url.to_owned()), limit: Duration::from_secs(60) }
     }
 
     /// Lets commands run at most this long; 60 s otherwise.

@@ -1,5 +1,7 @@
-//! What a broker's speed is held against: a bare gRPC server for the native protocol that acknowledges every batch and
-//! does nothing else. It has the broker's HTTP/2 settings, and runs as a child, as a broker does.
+//! What a broker's speed is held against: a bare gRPC server that acknowledges every batch of the native protocol, and every
+//! message of existing clients, and does nothing else. It has the broker's HTTP/2 settings, and runs as a child, as a broker does.
+
+mod danube;
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
@@ -87,15 +89,17 @@ pub fn serve() {
     let parent = runtime.spawn_blocking(|| std::io::stdin().read(&mut [0]));
     runtime.block_on(async {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
-        println!("http://{}", listener.local_addr().expect("it is bound"));
+        let url = format!("http://{}", listener.local_addr().expect("it is bound"));
+        println!("{url}");
         let connections = TcpListenerStream::new(listener).map(|accepted| {
             accepted.and_then(|connection| connection.set_nodelay(true).map(|()| connection))
         });
+        let native = StreamServer::new(Echoing).max_decoding_message_size(usize::MAX);
         let serving = tonic::transport::Server::builder()
             .initial_stream_window_size(STREAM_WINDOW_BYTES)
             .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
             .max_frame_size(HTTP2_FRAME_BYTES_MAX)
-            .add_service(StreamServer::new(Echoing).max_decoding_message_size(usize::MAX))
+            .add_routes(danube::routes(&url).add_service(native))
             .serve_with_incoming(connections);
         tokio::select! {
             served = serving => served.expect("the port can be served"),

@@ -2,7 +2,9 @@
 //! load, and the log in this process beside a plain loop of writes and syncs. Who is compared takes turns, so that what else
 //! the machine does meets them alike; medians count.
 
+mod consume;
 mod log;
+mod unary;
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -14,7 +16,9 @@ use danube_client::{Client, Delivery, Durability, Message, Producer};
 use rustix::param::clock_ticks_per_second;
 use tokio::runtime::Runtime;
 
+pub use self::consume::{CatchingUp, FanOut, catching_up, fan_out};
 pub use self::log::{LogFigures, log};
+pub use self::unary::{UnaryFigures, unary};
 use crate::broker::{Broker, Options};
 use crate::echo::Echo;
 use crate::wait::Stopwatch;

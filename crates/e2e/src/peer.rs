@@ -64,7 +64,7 @@ impl Running {
     /// If it can't be run.
     #[must_use]
     pub fn start(peer: Peer, broker: &Broker, arguments: &[&str]) -> Running {
-        let mut command = Cli::of_peer(peer, broker).command(arguments);
+        let mut command = Cli::of_peer(peer, &broker.url()).command(arguments);
         let shown = format!("{command:?}");
         command.stdin(Stdio::null()).stderr(Stdio::inherit());
         let mut child = command.spawn().unwrap_or_else(|error| panic!("{shown}: {error}"));

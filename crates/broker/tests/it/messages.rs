@@ -16,16 +16,16 @@ fn record(value: &str) -> Record {
 
 async fn topic(env: &Env, config: Config) -> (Broker, Topic) {
     let (broker, _) = Broker::open(config, env.clone()).await.expect("the broker opens");
-    broker.create_topic(new_topic("/default/a")).await.unwrap();
-    let topic = broker.topic(&name("/default/a")).unwrap();
+    broker.create_topic(new_topic("/default/a")).await.expect("a new name");
+    let topic = broker.topic(&name("/default/a")).expect("it is there");
     (broker, topic)
 }
 
 /// How many batches a topic has.
 async fn batches(topic: &Topic) -> usize {
-    let mut reader = topic.read(Start::Earliest).await.unwrap();
+    let mut reader = topic.read(Start::Earliest).await.expect("a topic with a log");
     let mut count = 0;
-    while let Read::Frame(_) = reader.next().await.unwrap() {
+    while let Read::Frame(_) = reader.next().await.expect("reading works") {
         count += 1;
     }
     count

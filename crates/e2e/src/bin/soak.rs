@@ -22,7 +22,7 @@ struct Soak {
     run: fn() -> Vec<Measured>,
 }
 
-const SOAKS: [Soak; 16] = [
+const SOAKS: [Soak; 18] = [
     Soak { name: "lines", what: "a million lines through the command line and back", run: lines },
     Soak { name: "ready", what: "starts: empty, 2,000 topics, 5 GiB", run: ready },
     Soak {
@@ -50,6 +50,12 @@ const SOAKS: [Soak; 16] = [
     },
     Soak { name: "idle", what: "a message after half an hour of silence", run: idle },
     Soak { name: "figures", what: "speed over the wire, beside an echo", run: figures },
+    Soak { name: "unary", what: "speed of existing producers, beside an echo", run: unary },
+    Soak {
+        name: "consume",
+        what: "catching up beside an existing consumer, and 1,000 subscriptions",
+        run: consume,
+    },
     Soak { name: "log", what: "speed of the log alone, beside plain writes and syncs", run: log },
 ];
 
@@ -62,7 +68,7 @@ fn main() -> ExitCode {
             SOAKS.iter().for_each(|soak| println!("{:11} {}", soak.name, soak.what));
             ExitCode::SUCCESS
         }
-        // The other side of `figures`.
+        // The other side of `figures` and `unary`.
         ["echo"] => {
             echo::serve();
             ExitCode::SUCCESS
@@ -165,6 +171,16 @@ const EXTENT: Extent = Extent { turns: 5, turn: Duration::from_secs(2) };
 fn figures() -> Vec<Measured> {
     let program = std::env::current_exe().expect("the system knows what it runs");
     vec![measure::wire(EXTENT, &program).measured()]
+}
+
+fn unary() -> Vec<Measured> {
+    let program = std::env::current_exe().expect("the system knows what it runs");
+    vec![measure::unary(EXTENT, &program).measured()]
+}
+
+fn consume() -> Vec<Measured> {
+    let catching_up = measure::catching_up(EXTENT.turns, 10_000);
+    vec![catching_up.measured(), measure::fan_out(100, Duration::from_secs(5)).measured()]
 }
 
 fn log() -> Vec<Measured> {

@@ -11,6 +11,7 @@ mod kills;
 mod lines;
 mod peers;
 mod ports;
+mod speed;
 mod start;
 
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};

@@ -3,6 +3,8 @@
 //!
 //! Message `n` of a producer `p` has the payload `p:n:`, filled up with `x` to the size asked for.
 
+mod load;
+
 use std::collections::{HashMap, HashSet};
 use std::error::Error;
 use std::io::Write;
@@ -32,6 +34,10 @@ enum Command {
     Produce(Produce),
     /// Receives, and prints each message as a JSON object, after `ready` once it is subscribed.
     Consume(Consume),
+    /// Sends one message after the other for a time, and prints how many and how fast.
+    Load(load::Load),
+    /// Receives and acknowledges, and prints how fast.
+    Drain(Consume),
 }
 
 #[derive(Args, Clone)]
@@ -103,6 +109,8 @@ async fn main() -> Result<()> {
     match command {
         Command::Produce(produce) => produce_all(&url, produce).await,
         Command::Consume(consume) => consume_all(&url, consume).await,
+        Command::Load(load) => load::produce(&url, load).await,
+        Command::Drain(consume) => load::consume(&url, consume).await,
     }
 }
 

@@ -44,7 +44,7 @@ fn gather(consumers: &mut [Running], expected: &BTreeSet<String>) -> Vec<Vec<Val
 fn produce(broker: &Broker, topic: &str, count: u64, more: &[&str]) -> BTreeSet<String> {
     let count = count.to_string();
     let arguments = [&["produce", topic, "--count", &count], more].concat();
-    let produced = Cli::of_peer(Peer::Rust, broker).run(arguments).success();
+    let produced = Cli::of_peer(Peer::Rust, &broker.url()).run(arguments).success();
     produced.text().lines().map(str::to_owned).collect()
 }
 
@@ -80,7 +80,7 @@ fn existing_consumers_get_what_anyone_sends_with_all_its_fields() {
         let native = ["produce", &topic, "--key-separator", ":", "--attr", "a=1"];
         drop(Cli::of(&broker).run_with(native, b"k1:one\nk2:\n:no key\n").success());
         for sender in Peer::ALL {
-            let cli = Cli::of_peer(sender, &broker);
+            let cli = Cli::of_peer(sender, &broker.url());
             let full = ["produce", &topic, "--count", "5", "--keys", "2", "--attributes"];
             drop(cli.run(full).success());
             drop(cli.run(["produce", &topic, "--count", "1", "--size", "0"]).success());
@@ -193,7 +193,7 @@ fn non_reliable_topics_pass_on_between_existing_clients() {
         let produce = ["produce", &topic, "--non-reliable", "--count", "5", "--keys", "2"];
         // What is sent before the client asks for its stream is for nobody.
         let line = within(LIMIT, "message", || {
-            drop(Cli::of_peer(peer, &broker).run(produce).success());
+            drop(Cli::of_peer(peer, &broker.url()).run(produce).success());
             consumer.printed()
         });
         assert_eq!(parsed(&line)["offset"], 0, "clients take that as not reliable");

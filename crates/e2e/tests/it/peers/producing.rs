@@ -17,7 +17,7 @@ fn what_existing_clients_send_is_read_natively_with_all_its_fields() {
     let mut broker = Broker::start(Options::default());
     for peer in Peer::ALL {
         let topic = format!("/default/{peer:?}");
-        let cli = Cli::of_peer(peer, &broker);
+        let cli = Cli::of_peer(peer, &broker.url());
         let arguments = ["produce", &topic, "--count", "20", "--keys", "3", "--attributes"];
         assert_eq!(cli.run(arguments).success().text().lines().count(), 20);
         let empty = ["produce", &topic, "--count", "1", "--name", "q", "--size", "0"];
@@ -49,7 +49,7 @@ fn partitions_of_existing_clients_are_ours() {
     let _guard = beside_others();
     let mut broker = Broker::start(Options::default());
     for peer in Peer::ALL {
-        let cli = Cli::of_peer(peer, &broker);
+        let cli = Cli::of_peer(peer, &broker.url());
         for (kind, keys) in [("turns", &[][..]), ("keyed", &["--keys", "7"])] {
             let topic = format!("/default/{peer:?}-{kind}");
             let arguments = ["produce", &topic, "--count", "60", "--partitions", "3"];
@@ -81,7 +81,7 @@ fn p1_sixty_four_producers_at_once_lose_nothing() {
     for peer in Peer::ALL {
         let topic = format!("/default/{peer:?}");
         let arguments = ["produce", &topic, "--producers", "64", "--count", "20", "--name", "m"];
-        let acknowledged = Cli::of_peer(peer, &broker).run(arguments).success();
+        let acknowledged = Cli::of_peer(peer, &broker.url()).run(arguments).success();
         assert_eq!(acknowledged.text().lines().count(), 64 * 20);
         let found = names(&read(&broker, &topic));
         assert_eq!(found.len(), 64 * 20);
