@@ -96,3 +96,10 @@ pub(crate) async fn payloads(server: &Server) -> Vec<String> {
     }
     payloads
 }
+
+/// What is not the name of a topic.
+pub(crate) fn bad_topics() -> Vec<String> {
+    let short = ["", "x", "/x", "/default/", "//x", "/default/..", "/default/a/b", "/default/a b"];
+    let long = format!("/default/{}", "x".repeat(5_000));
+    short.map(str::to_owned).into_iter().chain([long]).collect()
+}

@@ -1,10 +1,14 @@
 //! Clients that break the rules: they get an error, and nobody else notices.
 
-use danube_model::{Batch, BatchBuilder, BatchLimits, BatchProducer, ProducerId, Sequence};
+use danube_model::{
+    Batch, BatchBuilder, BatchLimits, BatchProducer, ErrorKind, ProducerId, Sequence,
+};
 use danube_proto::stream::produce_request::{self, Request};
 use danube_proto::stream::produce_response::answer::Answer;
 use danube_proto::stream::stream_client::StreamClient;
-use danube_proto::stream::{Expectation, ProduceRequest, ReadRequest};
+use danube_proto::stream::{
+    ConsumeRequest, Expectation, ProduceRequest, ReadRequest, consume_request,
+};
 use danube_proto::{Failure, Outcome, admin};
 use danube_server::Server;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -14,7 +18,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Status, Streaming};
 
-use crate::fixture::{Directory, TOPIC, message, payloads, producer};
+use crate::fixture::{Directory, TOPIC, bad_topics, message, payloads, producer};
 
 fn channel(address: std::net::SocketAddr) -> Channel {
     Endpoint::from_shared(format!("http://{address}")).unwrap().connect_lazy()
@@ -159,6 +163,64 @@ async fn reads_that_make_no_sense_are_refused() {
         let failure = Failure::from(client.read(request).await.unwrap_err());
         assert_eq!(failure.outcome, Outcome::Definite);
     }
+    server.stop().await.unwrap();
+}
+
+/// Why a consume stream is refused that begins so.
+async fn refused_consumer(channel: &Channel, request: consume_request::Request) -> Failure {
+    let requests = tokio_stream::once(ConsumeRequest { request: Some(request) });
+    let status = match StreamClient::new(channel.clone()).consume(requests).await {
+        Ok(responses) => responses.into_inner().message().await.expect_err("it is refused"),
+        Err(status) => status,
+    };
+    Failure::from(status)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn names_and_words_that_make_no_sense_are_refused_wherever_they_stand() {
+    let directory = Directory::new();
+    let server = directory.start().await;
+    let producer = producer(&server).await;
+    let channel = channel(server.addresses().client);
+    let check = |failure: Failure| {
+        assert!(failure.kind == ErrorKind::Invalid && !failure.is_retryable, "{failure:?}");
+    };
+    let open = consume_request::Open {
+        topic: TOPIC.to_owned(),
+        subscription: "s".to_owned(),
+        consumer: "c".to_owned(),
+        ..consume_request::Open::default()
+    };
+    let mut opens = Vec::new();
+    let mut raw = Raw::connect(&server).await;
+    let mut calls = admin::admin_client::AdminClient::new(channel.clone());
+    for (alias, topic) in (1..).zip(bad_topics()) {
+        match raw.open(alias, &topic).await {
+            Answer::Closed(closed) => check(closed.failure.unwrap().into()),
+            other => panic!("{other:?}"),
+        }
+        let request = admin::CreateTopicRequest { topic: topic.clone(), ..Default::default() };
+        check(calls.create_topic(request).await.unwrap_err().into());
+        let request = admin::DescribeTopicRequest { topic: topic.clone() };
+        check(calls.describe_topic(request).await.unwrap_err().into());
+        opens.push(consume_request::Open { topic, ..open.clone() });
+    }
+    for name in [String::new(), "x".repeat(5_000), "a\nb".to_owned()] {
+        opens.push(consume_request::Open { subscription: name.clone(), ..open.clone() });
+        opens.push(consume_request::Open { consumer: name, ..open.clone() });
+    }
+    for number in [-1, 5, 99] {
+        opens.push(consume_request::Open { r#type: number, ..open.clone() });
+    }
+    for filters in [vec!["x".repeat(5_000)], vec!["*".to_owned(); 5_000]] {
+        opens.push(consume_request::Open { filters, ..open.clone() });
+    }
+    for open in opens {
+        check(refused_consumer(&channel, consume_request::Request::Open(open)).await);
+    }
+    let early = consume_request::Request::Credit(consume_request::Credit::default());
+    check(refused_consumer(&channel, early).await);
+    producer.send(message("still here")).await.unwrap().await.unwrap();
     server.stop().await.unwrap();
 }
 

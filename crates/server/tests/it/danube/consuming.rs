@@ -13,9 +13,8 @@ use danube_proto::danube::{
 };
 use tonic::{Code, Status, Streaming};
 
-use super::registering::bad_topics;
 use super::{Peer, message, refused, registration};
-use crate::fixture::{Directory, TOPIC, client, message as native_message};
+use crate::fixture::{Directory, TOPIC, bad_topics, client, message as native_message};
 
 /// Of the consumer `c` of the exclusive subscription `s`.
 fn subscription(topic: &str) -> ConsumerRequest {

@@ -5,9 +5,8 @@ use danube_proto::danube::topic_lookup_response::LookupType;
 use danube_proto::danube::{TopicLookupRequest, TopicLookupResponse};
 use tonic::{Code, Request, Status};
 
-use super::registering::bad_topics;
 use super::{Peer, message, refused, registration};
-use crate::fixture::{Directory, TOPIC, client, payloads};
+use crate::fixture::{Directory, TOPIC, bad_topics, client, payloads};
 
 async fn lookup(peer: &Peer, topic: &str) -> Result<TopicLookupResponse, Status> {
     let request = TopicLookupRequest { request_id: 9, topic: topic.to_owned() };
@@ -81,7 +80,7 @@ async fn partitions_are_matched_exactly_and_sorted_by_number() {
     let directory = Directory::new();
     let server = directory.start().await;
     let peer = Peer::of(&server);
-    for topic in ["/default/ab", "/default/abx", "/default/a-part-x"] {
+    for topic in ["/default/ab", "/default/abx", "/default/a-part-x", "/default/a-part-1x"] {
         peer.producer(topic).await.unwrap();
         assert_eq!(peer.partitions(topic).await.unwrap(), [topic]);
     }

@@ -69,6 +69,17 @@ async fn broken_and_huge_messages_cost_no_other_connection_anything() {
         "/danube.ProducerService/SendMessage",
         "/danube.Discovery/TopicLookup",
         "/danube.HealthCheck/HealthCheck",
+        "/danube.ConsumerService/Subscribe",
+        "/danube.ConsumerService/ReceiveMessages",
+        "/danube.ConsumerService/Ack",
+        "/danube.ConsumerService/Nack",
+        "/danube.stream.v1.Stream/Lookup",
+        "/danube.stream.v1.Stream/Produce",
+        "/danube.stream.v1.Stream/Read",
+        "/danube.stream.v1.Stream/Consume",
+        "/danube.admin.v1.Admin/CreateTopic",
+        "/danube.admin.v1.Admin/CreateSubscription",
+        "/danube.admin.v1.Admin/SeekSubscription",
     ] {
         for garbage in [&[0xff; 40][..], b"\x0a\xff\xff\xff\xff\x0f", b"\x1a\x02\xff\xfe"] {
             // Which of the errors it is depends on which field is broken.

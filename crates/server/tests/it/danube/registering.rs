@@ -18,13 +18,7 @@ use danube_server::Server;
 use tonic::Code;
 
 use super::{Peer, message, refused, registration};
-use crate::fixture::{Directory, TOPIC, client, payloads, producer};
-
-pub(super) fn bad_topics() -> Vec<String> {
-    let short = ["", "x", "/x", "/default/", "//x", "/default/..", "/default/a/b", "/default/a b"];
-    let long = format!("/default/{}", "x".repeat(5_000));
-    short.map(str::to_owned).into_iter().chain([long]).collect()
-}
+use crate::fixture::{Directory, TOPIC, bad_topics, client, payloads, producer};
 
 async fn producers(server: &Server) -> Vec<String> {
     let topic: TopicName = TOPIC.parse().unwrap();
