@@ -128,8 +128,10 @@ impl Inspection<'_> {
         loop {
             match scan.step()? {
                 Step::Round(round) if round.head.round <= last => self.round(&round),
-                Step::Lost { next, .. } if next <= last => {}
-                Step::Round(_) | Step::Lost { .. } | Step::End { .. } => return Ok(()),
+                Step::Lost { next, .. } | Step::Held { next, .. } if next <= last => {}
+                Step::Round(_) | Step::Lost { .. } | Step::Held { .. } | Step::End { .. } => {
+                    return Ok(());
+                }
             }
         }
     }
@@ -183,6 +185,8 @@ impl Inspection<'_> {
                     why: why.clone(),
                 }));
             }
+            // That the checkpoint is an older one is a finding of its own.
+            Step::Held { .. } => {}
             Step::End { round, path, position, cut } => self.found(Found::End(FoundEnd {
                 round: *round,
                 path: path.clone(),

@@ -45,6 +45,8 @@ pub(crate) struct FileHeader {
     pub(crate) generation: u64,
     pub(crate) first_round: u64,
     pub(crate) file_bytes: u64,
+    /// All rounds up to it were in a checkpoint when this use of the file began.
+    pub(crate) held_round: u64,
 }
 
 impl FileHeader {
@@ -59,7 +61,7 @@ impl FileHeader {
         block.put_u64(self.generation);
         block.put_u64(self.first_round);
         block.put_u64(self.file_bytes);
-        block.put_u64(0);
+        block.put_u64(self.held_round);
         seal_header(&mut block);
         block.resize(BLOCK as usize, 0);
         block
@@ -85,6 +87,7 @@ impl FileHeader {
             generation: rest.get_u64(),
             first_round: rest.get_u64(),
             file_bytes: rest.get_u64(),
+            held_round: rest.get_u64(),
         })
     }
 }

@@ -42,6 +42,9 @@ pub(crate) enum Step {
     Round(Box<Round>),
     /// Rounds `first..next` were synced and can't be read.
     Lost { first: u64, next: u64, path: PathBuf, position: u64, why: String },
+    /// Rounds `first..next` are in no file, and a checkpoint held them that is newer than the one before the scan: what they
+    /// brought is in segments.
+    Held { first: u64, next: u64, path: PathBuf },
     /// The journal ends before `round`. `cut` says what lies there, if it is anything.
     End { round: u64, path: Option<PathBuf>, position: u64, cut: Option<String> },
 }
@@ -111,6 +114,7 @@ fn header_from_round(start: &[u8], disk_id: DiskId, file_bytes: u64) -> Option<F
         generation: head.generation,
         first_round: head.round,
         file_bytes,
+        held_round: 0,
     })
 }
 
@@ -169,6 +173,8 @@ pub(crate) struct Scan<'a> {
     ended: bool,
     /// The file is gone that is known to have been begun for the round wanted next.
     is_missing: bool,
+    /// All rounds up to it were in a checkpoint once.
+    held_round: u64,
     /// None: it is not.
     page_cache: Option<Proof<'a>>,
     /// The highest round that a round names as synced.
@@ -195,6 +201,8 @@ impl<'a> Scan<'a> {
             used.iter().filter_map(|file| file.header).any(is_it)
         };
         let is_missing = after.generation.is_some_and(|wanted| !is_begun(wanted));
+        let held = used.iter().filter_map(|file| file.header).map(|header| header.held_round);
+        let held_round = held.max().unwrap_or(0);
         let files = used[skip..].to_vec();
         Self {
             disk,
@@ -205,6 +213,7 @@ impl<'a> Scan<'a> {
             round,
             ended: false,
             is_missing,
+            held_round,
             page_cache: None,
             synced_round: 0,
             unsynced: VecDeque::new(),
@@ -247,6 +256,9 @@ impl<'a> Scan<'a> {
                 let (first, next) = (wanted, loaded.round);
                 let (path, position) = (loaded.path.clone(), 0);
                 self.round = next;
+                if self.held_round + 1 >= next {
+                    return Ok(Step::Held { first, next, path });
+                }
                 let why = "the rounds before this file are gone".to_owned();
                 return Ok(Step::Lost { first, next, path, position, why });
             }

@@ -60,6 +60,8 @@ pub(crate) struct Journal {
     next_round: u64,
     synced_round: u64,
     entered_round: u64,
+    /// All rounds up to it are in a checkpoint.
+    held_round: u64,
 }
 
 struct Current {
@@ -102,6 +104,7 @@ impl Journal {
             next_round: start.round,
             synced_round: start.round - 1,
             entered_round: start.round - 1,
+            held_round: start.round - 1,
         })
     }
 
@@ -172,6 +175,7 @@ impl Journal {
 
     /// A checkpoint holds everything up to `round`: files that end there are free again.
     pub(crate) fn release(&mut self, round: u64) {
+        self.held_round = self.held_round.max(round);
         while let Some(used) = self.used.pop_front_if(|used| used.last_round <= round) {
             self.free.push_back(used.index);
         }
@@ -239,15 +243,14 @@ impl Journal {
         let index = self.free.pop_front().expect("the caller made sure of room");
         let next_generation = self.generation + 1;
         let (disk, layout) = (&*self.disk, &self.layout);
-        let file = begin_file(
-            disk,
-            layout,
-            self.disk_id,
-            index,
-            next_generation,
-            self.next_round,
-            self.file_bytes,
-        )?;
+        let header = FileHeader {
+            disk_id: self.disk_id,
+            generation: next_generation,
+            first_round: self.next_round,
+            file_bytes: self.file_bytes,
+            held_round: self.held_round,
+        };
+        let file = begin_file(disk, layout, index, &header)?;
         let next = NextFile { disk_id: self.disk_id, generation: self.generation, next_generation };
         let path = layout.journal_file(self.current.index);
         write_again(&*self.current.file, &[&next.encode()], self.current.position)
@@ -270,15 +273,11 @@ fn round_bytes_max(file_bytes: u64) -> u64 {
 pub(crate) fn begin_file(
     disk: &dyn Disk,
     layout: &Layout,
-    disk_id: DiskId,
     index: u32,
-    generation: u64,
-    first_round: u64,
-    file_bytes: u64,
+    header: &FileHeader,
 ) -> Result<Arc<dyn File>> {
     let path = layout.journal_file(index);
     let file = disk.open(&path, Open::Write).map_err(Error::io("open", &path))?;
-    let header = FileHeader { disk_id, generation, first_round, file_bytes };
     write_again(&*file, &[&header.encode(), BLOCK_BEHIND], 0).map_err(Error::io("write", &path))?;
     file.sync_data().map_err(Error::io("sync", &path))?;
     Ok(file)

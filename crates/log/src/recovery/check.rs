@@ -120,7 +120,7 @@ pub(super) fn journal(
     loop {
         match scan.step()? {
             Step::Round(round) => check_frames(&round)?,
-            Step::Lost { .. } => {}
+            Step::Lost { .. } | Step::Held { .. } => {}
             Step::End { .. } => return Ok(found),
         }
     }

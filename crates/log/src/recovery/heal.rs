@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
+use std::sync::Arc;
 
 use danube_env::Disk;
 use danube_env::disk::names::{AGAIN, again};
@@ -10,9 +11,18 @@ use danube_model::{Epoch, Frame, Offset, TopicId};
 
 use crate::error::{Error, Result};
 use crate::layout::{self, Layout};
-use crate::segment::{HEADER_BYTES, Step, Walk};
+use crate::segment::{HEADER_BYTES, SegmentHeader, Step, Walk, read_footer};
 
-/// The frames that follow each other from `from` on, up to `to` if that is given, none of them of an epoch below
+/// What segments have of a log.
+#[derive(Default)]
+pub(super) struct Healed {
+    /// Frames that follow each other.
+    pub(super) frames: Vec<Frame>,
+    /// Everything behind them is read, and nothing of it is damage.
+    pub(super) is_whole: bool,
+}
+
+/// The frames that follow each other from `from` on, up to `to` if that is given, under epochs that rise from
 /// `epoch`. Fewer, or none, where no segment has them.
 pub(super) fn frames(
     disk: &dyn Disk,
@@ -21,10 +31,10 @@ pub(super) fn frames(
     epoch: Epoch,
     from: Offset,
     to: Option<Offset>,
-) -> Result<Vec<Frame>> {
+) -> Result<Healed> {
     let dir = layout.topic_dir(topic);
     let entries = match disk.list(&dir) {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Healed::default()),
         entries => entries.map_err(Error::io("list", &dir))?,
     };
     // One that was getting its name anew may still be under the other one.
@@ -33,8 +43,8 @@ pub(super) fn frames(
         entries.iter().filter_map(|entry| layout::parse_segment(&name(entry))).collect();
     let firsts: Vec<_> = firsts.into_iter().collect();
     let at = firsts.partition_point(|first| *first <= from).saturating_sub(1);
-    let mut found = Vec::new();
-    let mut end = from;
+    let mut found = Healed::default();
+    let (mut end, mut epoch) = (from, epoch);
     for first in &firsts[at..] {
         let path = layout.segment(topic, *first);
         let file = match disk.open(&path, Open::Read) {
@@ -45,23 +55,38 @@ pub(super) fn frames(
         };
         let file = file.map_err(Error::io("open", &path))?;
         let len = file.len().map_err(Error::io("read", &path))?;
-        let mut walk = Walk::new(file, &path, topic, HEADER_BYTES, len);
+        // Behind damage at the end of one may have been more frames.
+        found.is_whole = *first <= end;
+        if !found.is_whole {
+            return Ok(found);
+        }
+        let mut walk = Walk::new(Arc::clone(&file), &path, topic, HEADER_BYTES, len);
         loop {
             match walk.step()? {
                 Step::Frame { frame, .. } if frame.base() == end && frame.epoch() >= epoch => {
                     if to.is_some_and(|to| frame.next() > to) {
                         return Ok(found);
                     }
-                    end = frame.next();
-                    found.push(frame);
+                    (end, epoch) = (frame.next(), frame.epoch());
+                    found.is_whole = true;
+                    found.frames.push(frame);
                     if to == Some(end) {
                         return Ok(found);
                     }
                 }
-                Step::Frame { frame, .. } if frame.base() > end => return Ok(found),
-                Step::Frame { .. } | Step::Damage(_) => {}
+                Step::Frame { frame, .. } if frame.base() > end => {
+                    found.is_whole = false;
+                    return Ok(found);
+                }
+                Step::Frame { .. } => found.is_whole = true,
+                Step::Damage(_) => found.is_whole = false,
                 Step::End => break,
             }
+        }
+        let header = SegmentHeader::read(&*file, &path, topic, *first);
+        if let Ok(Some(footer)) = header.and_then(|header| read_footer(&*file, &path, len, &header))
+        {
+            found.is_whole = footer.summary.next == end;
         }
     }
     Ok(found)

@@ -38,6 +38,7 @@ use crate::checkpoint::{self, Checkpoint, CheckpointLog, EndDamage};
 use crate::config::Sizes;
 use crate::error::{Error, Result};
 use crate::identity::{self, TopicIdentity};
+use crate::journal::round::FileHeader;
 use crate::journal::scan::{self, After, Proof, Scan, Step};
 use crate::journal::writer::{self, Start};
 use crate::layout::{self, Layout};
@@ -273,6 +274,7 @@ fn replay_journal(
             Step::Lost { first, next, path, position, why } => {
                 replay.lost(first, next, Error::corrupt(path, position, why));
             }
+            Step::Held { first, next, path } => replay.held(first, next, path),
             Step::End { round, path, position, cut } => {
                 if let (Some(path), Some(cut)) = (&path, cut) {
                     replay.report.cut.push(Error::corrupt(path, position, cut));
@@ -348,6 +350,8 @@ fn journal_start(
         free.push(1);
     }
     let current = free.remove(0);
-    writer::begin_file(disk, layout, disk_id, current, generation, round, file_bytes)?;
+    let held_round = round - 1;
+    let header = FileHeader { disk_id, generation, first_round: round, file_bytes, held_round };
+    writer::begin_file(disk, layout, current, &header)?;
     Ok(Start { generation, round, current, free })
 }

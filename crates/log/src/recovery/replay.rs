@@ -28,7 +28,9 @@ pub(super) struct Replay<'a> {
     unread: BTreeMap<TopicId, (Offset, Error)>,
     /// The last rounds whose records are not known.
     lost: Option<Error>,
-    /// Logs with a record behind the last lost round.
+    /// What rounds brought whose records are not known is in segments.
+    held: bool,
+    /// Logs with a record behind the last of these rounds.
     seen_since_lost: BTreeSet<TopicId>,
     deleted: BTreeSet<TopicId>,
 }
@@ -59,6 +61,7 @@ impl<'a> Replay<'a> {
             states,
             unread: BTreeMap::new(),
             lost: None,
+            held: false,
             seen_since_lost: BTreeSet::new(),
             deleted: BTreeSet::new(),
         }
@@ -120,6 +123,18 @@ impl<'a> Replay<'a> {
         self.seen_since_lost.clear();
     }
 
+    /// Rounds that a later checkpoint held than the one that is there.
+    pub(super) fn held(&mut self, first: u64, next: u64, path: PathBuf) {
+        let what = format!(
+            "the checkpoint is older than the journal; what rounds {first} to {next} brought is taken from segments"
+        );
+        let error = Error::corrupt(path, 0, what);
+        tracing::warn!(first, next, %error, "the newest checkpoint is gone");
+        self.report.problems.push(error);
+        self.held = true;
+        self.seen_since_lost.clear();
+    }
+
     fn state(&mut self, topic: TopicId) -> &mut LogState {
         let bodies = &mut *self.bodies;
         self.states.entry(topic).or_insert_with(|| {
@@ -167,7 +182,7 @@ impl<'a> Replay<'a> {
     fn frame(&mut self, entry: &Entry, frame: Frame) -> Result<()> {
         let topic = entry.topic;
         self.seen_since_lost.insert(topic);
-        let opening_lost = self.lost.is_some();
+        let opening_lost = self.lost.is_some() || self.held;
         let state = self.state(topic);
         if opening_lost && entry.epoch > state.epoch {
             state.open(entry.epoch, entry.level);
@@ -214,27 +229,29 @@ impl<'a> Replay<'a> {
         Ok(())
     }
 
+    /// Whether the segments are whole behind what was taken from them.
     fn heal(
         &mut self,
         topic: TopicId,
         epoch: danube_model::Epoch,
         from: Offset,
         to: Option<Offset>,
-    ) -> Result<()> {
-        for frame in heal::frames(self.disk, self.layout, topic, epoch, from, to)? {
+    ) -> Result<bool> {
+        let healed = heal::frames(self.disk, self.layout, topic, epoch, from, to)?;
+        for frame in healed.frames {
             let path = self.layout.topic_dir(topic);
             let what = format!("offset {} was taken from its segment", frame.base());
             self.report.healed.push(Error::corrupt(path, 0, what));
             self.state(topic).epoch = frame.epoch();
             self.take(topic, frame);
         }
-        Ok(())
+        Ok(healed.is_whole)
     }
 
     /// Everything was read. What may be missing at the ends of logs is looked for in their segments.
     pub(super) fn finish(mut self) -> Result<Finished> {
         let mut suspects: BTreeSet<_> = self.unread.keys().copied().collect();
-        if self.lost.is_some() {
+        if self.lost.is_some() || self.held {
             suspects
                 .extend(self.states.keys().filter(|topic| !self.seen_since_lost.contains(topic)));
         }
@@ -242,10 +259,13 @@ impl<'a> Replay<'a> {
         for topic in suspects {
             let state = self.state(topic);
             let (epoch, from) = (state.epoch, state.end);
-            self.heal(topic, epoch, from, None)?;
+            let is_whole = self.heal(topic, epoch, from, None)?;
             let end = self.state(topic).end;
             // The unreadable frame is the last of the log that is known: nothing that was acknowledged lies behind it.
             if self.lost.is_none() && self.unread.get(&topic).is_some_and(|(base, _)| end > *base) {
+                continue;
+            }
+            if self.lost.is_none() && is_whole && !self.unread.contains_key(&topic) {
                 continue;
             }
             let damage = damaged_range(topic, end, end, self.why(topic));
@@ -276,13 +296,13 @@ fn whole_frame(entry: &Entry, payload: &bytes::Bytes) -> std::result::Result<Fra
 
 fn damaged_range(topic: TopicId, from: Offset, to: Offset, why: Option<&Error>) -> EndDamage {
     let range = if from == to {
-        format!("behind offset {from}")
+        format!("may have lost messages behind offset {from}")
     } else {
-        format!("offsets {from} to {to}")
+        format!("lost offsets {from} to {to}")
     };
     let (path, position, what) = match why {
         Some(Error::Corrupt { path, position, what }) => (path.clone(), *position, &**what),
         _ => (PathBuf::from("journal"), 0, "damage"),
     };
-    EndDamage { path, position, what: format!("{what}; log {topic} lost {range}") }
+    EndDamage { path, position, what: format!("{what}; log {topic} {range}") }
 }

@@ -242,3 +242,74 @@ fn a_log_whose_end_is_damaged_is_read_up_to_it_though_it_is_not_opened() {
         assert!(report.damaged.iter().any(told), "{report:?}");
     });
 }
+
+/// Two logs, and a checkpoint from before a long time in which one of them was written to, the other one only sometimes: files
+/// of the journal were used again since.
+async fn older_checkpoint(world: &World, is_idle: bool) -> (Machine, Env) {
+    let machine = world.machine("broker");
+    let (store, _) = open(&machine.env()).await.expect("an empty disk opens");
+    let path = PathBuf::from("/wal/checkpoint.a");
+    let older = machine.disk().content(&path).expect("it was just written");
+    let (log, other) = (open_log(&store, 0).await, open_log(&store, 1).await);
+    for _ in 0..5 {
+        other.append(batch(&[vec![2; 900]], None)).await.expect("it is stored");
+    }
+    for _ in 0..700 {
+        log.append(batch(&[vec![1; 900]], None)).await.expect("it is stored");
+    }
+    if !is_idle {
+        other.append(batch(&[vec![2; 900]], None)).await.expect("it is stored");
+    }
+    machine.crash(Crash::Kill);
+    let env = machine.restart().await;
+    env.disk.remove_file("/wal/checkpoint.b".as_ref()).expect("it is there");
+    let file = env.disk.open(&path, danube_env::disk::Open::Replace).expect("it is there");
+    file.write_at(&[&older], 0).expect("it works");
+    file.sync_data().expect("it works");
+    (machine, env)
+}
+
+/// What a newer checkpoint held is in segments.
+#[test]
+fn nothing_is_lost_that_a_newer_checkpoint_held() {
+    for is_idle in [false, true] {
+        sim::run(8, |world| async move {
+            let (machine, env) = older_checkpoint(&world, is_idle).await;
+            let (store, report) = open(&env).await.expect("a start is not refused");
+            assert_eq!(told(&report), [""; 0]);
+            let said: Vec<_> = report.problems.iter().map(ToString::to_string).collect();
+            assert!(said.iter().any(|said| said.contains("older than the journal")), "{said:?}");
+            let (store, report) = stop_and_open(&machine, &store).await;
+            assert_eq!(told(&report), [""; 0]);
+            for (n, messages) in [(0, 700), (1, if is_idle { 5 } else { 6 })] {
+                let log = open_log(&store, n).await;
+                assert_eq!(damage(&log).await, (vec![], messages));
+                let appended = log.append(batch(&[vec![3]], None)).await.expect("it goes on");
+                assert_eq!(appended.base.get(), messages as u64);
+            }
+        });
+    }
+}
+
+/// Its segment alone tells where the idle log ends, and that is damaged.
+#[test]
+fn an_end_that_a_newer_checkpoint_held_and_that_is_damaged_is_not_taken_for_another() {
+    for cut in [false, true] {
+        sim::run(8, |world| async move {
+            let (machine, env) = older_checkpoint(&world, true).await;
+            let [segment] = &segments(&machine, 1)[..] else { panic!("it has few messages") };
+            let content = machine.disk().content(segment).expect("it is there");
+            let last = content.iter().rposition(|byte| *byte == 2).expect("a payload") as u64;
+            if cut {
+                machine.disk().truncate(segment, last - 99).expect("it is there");
+            } else {
+                machine.disk().flip(segment, last, 1).expect("it is there");
+            }
+            let (store, report) = open(&env).await.expect("a start is not refused");
+            assert_eq!(store.facts(topic(1)).expect("it is there").end_proof, EndProof::Damaged);
+            let said = told(&report);
+            assert!(said.iter().any(|said| said.contains("may have lost")), "{said:?}");
+            assert_eq!(store.facts(topic(0)).expect("it is there").end_proof, EndProof::Proven);
+        });
+    }
+}
