@@ -175,6 +175,8 @@ pub(crate) struct Scan<'a> {
     is_missing: bool,
     /// All rounds up to it were in a checkpoint once.
     held_round: u64,
+    /// An earlier start has judged what was there.
+    is_consumed: bool,
     /// None: it is not.
     page_cache: Option<Proof<'a>>,
     /// The highest round that a round names as synced.
@@ -214,15 +216,17 @@ impl<'a> Scan<'a> {
             ended: false,
             is_missing,
             held_round,
+            is_consumed: after.is_consumed,
             page_cache: None,
             synced_round: 0,
             unsynced: VecDeque::new(),
         }
     }
 
-    /// The page cache may be that of the broker that wrote the journal.
+    /// The page cache may be that of the broker that wrote the journal. What an earlier start has cut stays cut: it read it
+    /// into a page cache that need not have been that one.
     pub(crate) fn believing(self, page_cache: Proof<'a>) -> Self {
-        Self { page_cache: Some(page_cache), ..self }
+        Self { page_cache: (!self.is_consumed).then_some(page_cache), ..self }
     }
 
     /// Where the first round begins that nothing vouches for.
