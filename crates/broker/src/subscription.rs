@@ -347,7 +347,8 @@ impl Topic {
         self.broker.check_running()?;
         self.require_subscription(name)?;
         // Without a task nothing was delivered, and there is nothing to settle.
-        self.broker.inner.subscriptions.tell(&self.key(name), Command::Settle(settle)).await;
+        let settle = Command::Settle { settle, incarnation: None };
+        self.broker.inner.subscriptions.tell(&self.key(name), settle).await;
         Ok(())
     }
 

@@ -81,6 +81,8 @@ pub struct Place {
     partition: usize,
     /// Which of the partition's streams.
     stream: u64,
+    /// Of the subscription's cursor: it has another one each time that it is set anew.
+    incarnation: u64,
     offset: Offset,
 }
 
@@ -283,13 +285,19 @@ impl Consumer {
                 (self.arrivals, self.piece) = (None, None);
                 return Ok(None);
             }
+            if let Some(piece) = self.piece.take_if(|piece| !lane.counts(piece.incarnation())) {
+                // The subscription was set anew: it comes again, unless it lies before that.
+                tally.add(stream, piece.rest(), lane, self.left);
+            }
             if let Some(mut piece) = self.piece.take() {
+                let incarnation = piece.incarnation();
                 let next = piece.next(topic).transpose();
                 if let Some(Ok((received, delivery_count))) = next {
                     self.piece = Some(piece);
                     self.left -= 1;
                     tally.add(stream, Window { messages: 1, bytes: 0 }, lane, self.left);
-                    let place = Place { partition, stream, offset: received.offset };
+                    let offset = received.offset;
+                    let place = Place { partition, stream, incarnation, offset };
                     let delivered = Delivered { received, delivery_count, place };
                     return Ok(Some(Consumed::Message(delivered)));
                 }
@@ -302,6 +310,9 @@ impl Consumer {
                 None => {
                     self.arrivals = None;
                     return Ok(None);
+                }
+                Some(Arrived::Piece(piece)) if !lane.counts(piece.incarnation) => {
+                    tally.add(stream, piece.whole(), lane, self.left);
                 }
                 Some(Arrived::Piece(piece)) => {
                     self.piece = Some(OpenPiece::new(piece, self.spent.take())?);
@@ -355,14 +366,14 @@ impl Settler {
     /// As [`Consumer::ack`]. After the consumer was closed it does nothing.
     pub fn ack(&self, place: Place) {
         if let Some(lane) = self.lanes.get(place.partition) {
-            lane.acknowledge(place.stream, place.offset);
+            lane.acknowledge(place);
         }
     }
 
     /// As [`Consumer::nack`]. After the consumer was closed it does nothing.
     pub fn nack(&self, place: Place, delay: Duration, reason: &str) {
         if let Some(lane) = self.lanes.get(place.partition) {
-            lane.refuse(place.stream, place.offset, delay, reason);
+            lane.refuse(place, delay, reason);
         }
     }
 }

@@ -41,6 +41,8 @@ pub enum Delivered {
         deliveries: u32,
         /// When the broker received the batch.
         receive_time: TimeMs,
+        /// Of the cursor; each time that it is set anew it has a greater one.
+        incarnation: u64,
     },
     /// Offsets without records. They need no settling; every consumer that is there is told.
     Missing {
@@ -96,9 +98,11 @@ impl Consumer {
         }
     }
 
-    /// As [`crate::Topic::settle`], without looking anything up. Cancel safe.
-    pub async fn settle(&self, settle: Settle) -> Result<()> {
-        self.handle.send(Command::Settle(settle)).await.map_err(|_| Error::Replaced)
+    /// As [`crate::Topic::settle`], without looking anything up, and only for what was delivered under this incarnation of
+    /// the cursor. Cancel safe.
+    pub async fn settle(&self, settle: Settle, incarnation: u64) -> Result<()> {
+        let command = Command::Settle { settle, incarnation: Some(incarnation) };
+        self.handle.send(command).await.map_err(|_| Error::Replaced)
     }
 }
 

@@ -40,8 +40,8 @@ pub(super) enum Command {
     Leave { outbox: Arc<Outbox>, done: oneshot::Sender<()> },
     /// A consumer was registered, maybe in place of another; the answer comes when it is expected.
     Registered { consumer: ConsumerId, replaced: Option<ConsumerId>, done: oneshot::Sender<()> },
-    /// A consumer has done something with records.
-    Settle(Settle),
+    /// A consumer has done something with records: with those that were delivered under this incarnation, if it knows.
+    Settle { settle: Settle, incarnation: Option<u64> },
     /// The cursor is to be set anew.
     Seek { floor: Offset, done: oneshot::Sender<Result<()>> },
     /// Something is asked.

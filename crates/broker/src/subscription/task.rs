@@ -248,7 +248,7 @@ impl Task {
                 self.registered(consumer, replaced);
                 let _ = done.send(());
             }
-            Command::Settle(settle) => self.settle(settle),
+            Command::Settle { settle, incarnation } => self.settle(settle, incarnation),
             Command::Seek { floor, done } => {
                 let _ = done.send(self.seek(floor).await);
             }
@@ -291,15 +291,19 @@ impl Task {
     fn stop(&mut self, done: oneshot::Sender<Option<SaveCursor>>) -> Next {
         self.commands.close();
         while let Ok(command) = self.commands.try_recv() {
-            if let Command::Settle(settle) = command {
-                self.settle(settle);
+            if let Command::Settle { settle, incarnation } = command {
+                self.settle(settle, incarnation);
             }
         }
         let _ = done.send(self.collect());
         self.end(&Error::Stopping)
     }
 
-    fn settle(&mut self, settle: Settle) {
+    fn settle(&mut self, settle: Settle, incarnation: Option<u64>) {
+        // The cursor was set anew since: what is in flight was delivered once more.
+        if incarnation.is_some_and(|incarnation| incarnation != self.incarnation) {
+            return;
+        }
         match settle {
             Settle::Acknowledge(ranges) => {
                 let now = self.now();

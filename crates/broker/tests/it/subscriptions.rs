@@ -53,6 +53,8 @@ pub(crate) async fn waiting(topic: &Topic) -> Attached {
 pub(crate) struct Attached {
     consumer: Consumer,
     pending: std::collections::VecDeque<Got>,
+    /// Of the cursor, of what came last.
+    incarnation: u64,
 }
 
 /// A delivered record.
@@ -65,13 +67,16 @@ struct Got {
 
 impl Attached {
     fn new(consumer: Consumer) -> Attached {
-        Attached { consumer, pending: Default::default() }
+        Attached { consumer, pending: Default::default(), incarnation: 0 }
     }
 
     async fn next(&mut self) -> Result<Got> {
         while self.pending.is_empty() {
             for delivered in self.consumer.next().await? {
-                let Delivered::Records { deliveries, .. } = delivered else { continue };
+                let Delivered::Records { deliveries, incarnation, .. } = delivered else {
+                    continue;
+                };
+                self.incarnation = incarnation;
                 for record in delivered.decode().expect("it decodes") {
                     let (offset, record) = record.expect("it decodes");
                     let value = record.value.expect("it has a value");
@@ -99,12 +104,14 @@ impl Attached {
 
     async fn acknowledge(&self, offset: u64) {
         let range = Offset::new(offset)..Offset::new(offset + 1);
-        self.consumer.settle(Settle::Acknowledge(vec![range])).await.expect("it works");
+        let acknowledge = Settle::Acknowledge(vec![range]);
+        self.consumer.settle(acknowledge, self.incarnation).await.expect("it works");
     }
 
     async fn refuse(&self, offset: u64, delay_ms: u64) {
         let (offset, reason) = (Offset::new(offset), "no good".to_owned());
-        self.consumer.settle(Settle::Refuse { offset, delay_ms, reason }).await.expect("it works");
+        let refuse = Settle::Refuse { offset, delay_ms, reason };
+        self.consumer.settle(refuse, self.incarnation).await.expect("it works");
     }
 }
 

@@ -33,6 +33,8 @@ pub(crate) struct Piece {
     pub(crate) range: Range<Offset>,
     pub(crate) delivery_count: u32,
     pub(crate) receive_time: TimeMs,
+    /// Of the cursor.
+    pub(crate) incarnation: u64,
     /// Bytes that were sent for it; none if they were sent before.
     pub(crate) sent_bytes: u64,
 }
@@ -50,6 +52,14 @@ pub(crate) struct OpenPiece {
     left: u64,
 }
 
+impl Piece {
+    /// All of it.
+    pub(crate) fn whole(&self) -> Window {
+        let messages = self.range.start.distance(self.range.end);
+        Window { messages, bytes: self.sent_bytes }
+    }
+}
+
 impl OpenPiece {
     /// Goes on in the batch of the piece before, where that is the same.
     pub(crate) fn new(piece: Piece, before: Option<OpenPiece>) -> Result<OpenPiece> {
@@ -65,7 +75,7 @@ impl OpenPiece {
                 piece.batch.base_offset(),
             ),
         };
-        let left = piece.range.start.distance(piece.range.end);
+        let left = piece.whole().messages;
         Ok(OpenPiece { piece, records, ahead, at, left })
     }
 
@@ -95,8 +105,13 @@ impl OpenPiece {
         Ok(None)
     }
 
-    /// What of it was not taken message by message, once it has no more.
+    /// The incarnation of the cursor that it was delivered under.
+    pub(crate) fn incarnation(&self) -> u64 {
+        self.piece.incarnation
+    }
+
+    /// What of it was not taken message by message.
     pub(crate) fn rest(&self) -> Window {
-        Window { messages: self.left, bytes: self.piece.sent_bytes }
+        Window { messages: self.left, ..self.piece.whole() }
     }
 }

@@ -4,11 +4,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
-use danube_model::Offset;
 use danube_proto::stream::Range;
 use danube_proto::stream::consume_request::{Credit, Refusal, Request, Settle};
 use tokio::sync::Notify;
 
+use super::Place;
 use crate::Error;
 use crate::world::Clock;
 
@@ -30,6 +30,8 @@ pub(crate) struct Lane {
     window: Window,
     /// The partition's stream of this moment; they are numbered from 1 on.
     stream: AtomicU64,
+    /// Of the cursor, as far as the stream has told.
+    incarnation: AtomicU64,
     state: Mutex<State>,
     woken: Notify,
 }
@@ -55,13 +57,19 @@ impl State {
     fn has_settlements(&self) -> bool {
         self.acknowledged_count > 0 || !self.refused.is_empty()
     }
+
+    fn drop_settlements(&mut self) {
+        self.acknowledged.clear();
+        self.refused.clear();
+        self.acknowledged_count = 0;
+    }
 }
 
 impl Lane {
     pub(crate) fn new(clock: Clock, linger: Duration, window: Window, left: u64) -> Lane {
-        let (stream, woken) = (AtomicU64::new(0), Notify::new());
+        let (stream, incarnation) = (AtomicU64::new(0), AtomicU64::new(0));
         let state = Mutex::new(State { left, ..State::default() });
-        Lane { clock, linger, window, stream, state, woken }
+        Lane { clock, linger, window, stream, incarnation, state, woken: Notify::new() }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -73,19 +81,29 @@ impl Lane {
         self.stream.load(Ordering::Relaxed) == stream
     }
 
+    /// Whether the subscription was not set anew since something was delivered.
+    pub(crate) fn counts(&self, incarnation: u64) -> bool {
+        self.incarnation.load(Ordering::Relaxed) == incarnation
+    }
+
     /// Locks it if a stream is the current one.
     fn lock_on(&self, stream: u64) -> Option<MutexGuard<'_, State>> {
         let state = self.lock();
         self.is_current(stream).then_some(state)
     }
 
-    pub(crate) fn acknowledge(&self, stream: u64, offset: Offset) {
-        let Some(mut state) = self.lock_on(stream) else { return };
+    /// Locks it if a delivery can still be settled.
+    fn lock_for(&self, place: Place) -> Option<MutexGuard<'_, State>> {
+        self.lock_on(place.stream).filter(|_| self.counts(place.incarnation))
+    }
+
+    pub(crate) fn acknowledge(&self, place: Place) {
+        let Some(mut state) = self.lock_for(place) else { return };
         let is_first = !state.has_settlements();
         if is_first {
             state.since = self.clock.now();
         }
-        let offset = offset.get();
+        let offset = place.offset.get();
         match state.acknowledged.last_mut() {
             Some(last) if last.to == offset => last.to += 1,
             _ => state.acknowledged.push(Range { from: offset, to: offset + 1 }),
@@ -96,10 +114,10 @@ impl Lane {
         }
     }
 
-    pub(crate) fn refuse(&self, stream: u64, offset: Offset, delay: Duration, reason: &str) {
-        let Some(mut state) = self.lock_on(stream) else { return };
+    pub(crate) fn refuse(&self, place: Place, delay: Duration, reason: &str) {
+        let Some(mut state) = self.lock_for(place) else { return };
         let delay_ms = u64::try_from(delay.as_millis()).unwrap_or(u64::MAX);
-        let (offset, reason) = (offset.get(), reason.to_owned());
+        let (offset, reason) = (place.offset.get(), reason.to_owned());
         state.refused.push(Refusal { offset, delay_ms, reason });
         self.woken.notify_one();
     }
@@ -140,7 +158,19 @@ impl Lane {
         let (left, is_closing) = (state.left, state.is_closing);
         *state = State { left, is_closing, outstanding: messages, ..State::default() };
         let stream = self.stream.fetch_add(1, Ordering::Relaxed) + 1;
+        // A subscription that was made anew begins anew with its incarnations.
+        self.incarnation.store(0, Ordering::Relaxed);
         (stream, Credit { messages, bytes: self.window.bytes })
+    }
+
+    /// Something was delivered under an incarnation of the cursor. Settlements of what was under an earlier one are void.
+    pub(crate) fn delivered_under(&self, incarnation: u64) {
+        if self.counts(incarnation) {
+            return;
+        }
+        let mut state = self.lock();
+        self.incarnation.store(incarnation, Ordering::Relaxed);
+        state.drop_settlements();
     }
 
     /// The link has ended; why settlements may not have counted.
@@ -181,6 +211,7 @@ impl Lane {
             number,
             acknowledged: std::mem::take(&mut state.acknowledged),
             refused: std::mem::take(&mut state.refused),
+            incarnation: self.incarnation.load(Ordering::Relaxed),
         }))
     }
 

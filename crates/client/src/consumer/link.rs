@@ -166,6 +166,7 @@ impl Link {
                 item::Item::Settled(settled) => self.noted = settled.number,
                 item::Item::Sought(_) => {}
                 item::Item::Delivery(delivery) => {
+                    self.lane.delivered_under(delivery.incarnation);
                     let piece = self.piece(last_batch, delivery)?;
                     arrived.push(Arrived::Piece(piece));
                 }
@@ -211,8 +212,8 @@ impl Link {
         if range.start < batch.base_offset() || range.end > batch.next_offset() {
             return Err(protocol("a delivery is not in its batch"));
         }
-        let delivery_count = delivery.delivery_count;
-        Ok(Piece { batch, range, delivery_count, receive_time, sent_bytes })
+        let (delivery_count, incarnation) = (delivery.delivery_count, delivery.incarnation);
+        Ok(Piece { batch, range, delivery_count, receive_time, incarnation, sent_bytes })
     }
 }
 

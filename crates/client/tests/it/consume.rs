@@ -30,7 +30,8 @@ fn delivery(base_offset: u64, payloads: &[&'static str], from: u64, to: u64) -> 
         [] => bytes::Bytes::new(),
         payloads => batch(base_offset, payloads).bytes().clone(),
     };
-    Item::Delivery(Delivery { batch, from, to, delivery_count: 1, receive_time_ms: 5 })
+    let incarnation = 1;
+    Item::Delivery(Delivery { batch, from, to, delivery_count: 1, receive_time_ms: 5, incarnation })
 }
 
 fn all(payloads: &[&'static str]) -> Response {
@@ -191,12 +192,43 @@ async fn a_consumer_whose_name_was_taken_ends_and_does_not_take_it_back() {
 async fn a_batch_that_was_damaged_on_the_way_is_not_delivered_and_fetched_again() {
     let mut bytes = batch(0, &["a"]).bytes().to_vec();
     *bytes.last_mut().unwrap() ^= 1;
-    let delivery =
-        Delivery { batch: bytes.into(), from: 0, to: 1, delivery_count: 1, receive_time_ms: 5 };
-    let damaged = Ok(items([Item::Delivery(delivery)]));
+    let mut damaged = delivery(0, &["a"], 0, 1);
+    if let Item::Delivery(delivery) = &mut damaged {
+        delivery.batch = bytes.into();
+    }
+    let damaged = Ok(items([damaged]));
     let (_broker, mut consumer) =
         start(vec![vec![opened(), damaged], vec![opened(), all(&["a"])]]).await;
     assert_eq!(word(&message(&mut consumer).await), "0=a");
+}
+
+/// Lesson L08: what was delivered before a seek is not handled any more, and gives back its credit.
+#[tokio::test]
+async fn a_seek_replaces_what_waits_in_the_consumer() {
+    let before = delivery(0, &["a", "b", "c"], 0, 3);
+    let mut behind = delivery(0, &[], 1, 3);
+    if let Item::Delivery(delivery) = &mut behind {
+        delivery.incarnation = 2;
+    }
+    let broker = FakeBroker::start().await;
+    broker.answer_consumes(vec![vec![opened(), Ok(items([before, behind]))]]);
+    let mut consumer = consumer(&broker.client()).prefetch(5).open().await.unwrap();
+    for expected in ["1=b", "2=c"] {
+        let delivered = message(&mut consumer).await;
+        assert_eq!(word(&delivered), expected);
+        consumer.ack(delivered.place);
+    }
+    consumer.close().await.unwrap();
+    let requests = broker.consume_requests.borrow();
+    let mut granted = 0;
+    for (_, request) in requests.iter() {
+        match request {
+            Consume::Credit(credit) => granted += credit.messages,
+            Consume::Settle(settle) => assert_eq!(settle.incarnation, 2),
+            _ => {}
+        }
+    }
+    assert!(granted >= 3, "{granted} more were asked for");
 }
 
 /// Lesson L25.

@@ -228,8 +228,8 @@ impl Consuming {
 
     async fn settle(&mut self, settle: consume_request::Settle) -> Result<(), Status> {
         let decoded = decode(&settle).map_err(|error| status::invalid(&error))?;
-        for settle in decoded {
-            let settled = self.consumer.settle(settle).await;
+        for what in decoded {
+            let settled = self.consumer.settle(what, settle.incarnation).await;
             // A consumer that has ended says why when it is asked for more.
             if settled.is_err() {
                 let end = self.consumer.next().await.err().unwrap_or(Error::Replaced);
@@ -252,7 +252,7 @@ impl Consuming {
         for delivered in taken {
             let next = match delivered {
                 Delivered::Missing { range, why } => missing(range, why),
-                Delivered::Records { batch, range, deliveries, receive_time } => {
+                Delivered::Records { batch, range, deliveries, receive_time, incarnation } => {
                     // The same batch is the same memory.
                     let bytes = batch.bytes();
                     let is_last = self.last_batch.as_ref().is_some_and(|last| {
@@ -267,6 +267,7 @@ impl Consuming {
                         to: range.end.get(),
                         delivery_count: deliveries,
                         receive_time_ms: receive_time.get(),
+                        incarnation,
                     })
                 }
             };

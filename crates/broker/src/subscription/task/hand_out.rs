@@ -94,7 +94,9 @@ impl Task {
                 Ok(Found::Batch(Kept { batch, receive_time })) if batch.next_offset() > at => {
                     let range = at..range.end.min(batch.next_offset());
                     at = range.end;
-                    let piece = Delivered::Records { batch, range, deliveries, receive_time };
+                    let incarnation = self.incarnation;
+                    let piece =
+                        Delivered::Records { batch, range, deliveries, receive_time, incarnation };
                     if let Some(attached) = self.consumers.get(&consumer) {
                         let has_room = attached.outbox.put(piece);
                         self.engine.set_room(consumer, has_room);

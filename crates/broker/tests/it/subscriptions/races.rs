@@ -19,6 +19,7 @@ fn a_seek_is_not_undone_by_acknowledgements() {
             let mut consumer = attach(&topic, "a", Exclusive).await;
             let id = consumer.consumer.id();
             let held = consumer.offsets(100).await;
+            let earlier = consumer.incarnation;
             for offset in &held[..80 + round as usize] {
                 consumer.acknowledge(*offset).await;
             }
@@ -31,15 +32,23 @@ fn a_seek_is_not_undone_by_acknowledgements() {
             let (s, to) = (sub(S), Start::Offset(Offset::new(10)));
             let (sought, ()) = tokio::join!(topic.seek(&s, to), late);
             assert_eq!(sought.unwrap(), Offset::new(10));
-            let mut consumer = if round % 2 == 0 {
+            let (topic, mut consumer) = if round % 2 == 0 {
                 machine.crash(Crash::Kill);
                 let broker = open(&machine.restart().await).await;
-                Attached::new(broker.attach_consumer(id, Window::Unlimited).await.unwrap())
+                let topic = broker.topic(&name("/default/t")).unwrap();
+                let consumer = broker.attach_consumer(id, Window::Unlimited).await.unwrap();
+                (topic, Attached::new(consumer))
             } else {
-                consumer
+                (topic, consumer)
             };
             let again = within(&world, Duration::from_secs(5), consumer.offsets(90)).await;
             assert_eq!(again.expect("it gets them"), (10..100).collect::<Vec<_>>());
+            // Those that are later still are for the earlier deliveries, not for these.
+            let late = Settle::Acknowledge(vec![Offset::new(0)..Offset::new(100)]);
+            consumer.consumer.settle(late, earlier).await.unwrap();
+            assert_eq!(describe(&topic).await.floor, Offset::new(10));
+            consumer.acknowledge(10).await;
+            assert_eq!(describe(&topic).await.floor, Offset::new(11));
         });
     }
 }

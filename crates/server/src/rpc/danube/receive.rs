@@ -74,7 +74,7 @@ impl Receiving {
 
     async fn send(&self, piece: &Delivered) -> Result<(), Gone> {
         // Clients of this protocol know of no gaps.
-        let Delivered::Records { range, .. } = piece else { return Ok(()) };
+        let Delivered::Records { range, incarnation, .. } = piece else { return Ok(()) };
         let mut next = range.start;
         let records = piece.decode().into_iter().flatten();
         for record in records.map_while(Result::ok) {
@@ -82,11 +82,11 @@ impl Receiving {
             next = offset + 1;
             match self.message(offset, &record) {
                 Ok(message) => self.messages.send(message).await.map_err(|_| Gone)?,
-                Err(reason) => self.reject(offset, reason).await,
+                Err(reason) => self.reject(offset, *incarnation, reason).await,
             }
         }
         while next < range.end {
-            self.reject(next, "it can't be decoded".to_owned()).await;
+            self.reject(next, *incarnation, "it can't be decoded".to_owned()).await;
             next += 1;
         }
         Ok(())
@@ -105,9 +105,9 @@ impl Receiving {
         Ok(message)
     }
 
-    async fn reject(&self, offset: Offset, reason: String) {
+    async fn reject(&self, offset: Offset, incarnation: u64, reason: String) {
         tracing::warn!(topic = %self.topic, %offset, reason, "a message can't be delivered");
         // The consumer may have been replaced meanwhile.
-        let _ = self.consumer.settle(Settle::Reject { offset, reason }).await;
+        let _ = self.consumer.settle(Settle::Reject { offset, reason }, incarnation).await;
     }
 }
