@@ -27,6 +27,8 @@ pub(super) struct Source {
     /// In the order of their offsets.
     kept: VecDeque<Kept>,
     kept_bytes: usize,
+    /// The batch that was read last for what is handed out again: more of it may be.
+    again: Option<Kept>,
 }
 
 enum Feed {
@@ -63,14 +65,17 @@ impl Kept {
 impl Source {
     /// The log of a reliable topic.
     pub(super) fn log(topic: Topic) -> Source {
-        let feed = Feed::Log { reader: None, reading: None, bounds: None };
-        Source { topic, feed, kept: VecDeque::new(), kept_bytes: 0 }
+        Source::new(topic, Feed::Log { reader: None, reading: None, bounds: None })
     }
 
     /// What is published from now on, and the first offset of that.
     pub(super) fn memory(topic: Topic) -> (Source, Offset) {
         let (buffer, next) = topic.slot.fan_out.subscribe();
-        (Source { topic, feed: Feed::Memory(buffer), kept: VecDeque::new(), kept_bytes: 0 }, next)
+        (Source::new(topic, Feed::Memory(buffer)), next)
+    }
+
+    fn new(topic: Topic, feed: Feed) -> Source {
+        Source { topic, feed, kept: VecDeque::new(), kept_bytes: 0, again: None }
     }
 
     /// Reads from `next` on from now on, as soon as something is asked for. Forgets what is kept.
@@ -132,8 +137,9 @@ impl Source {
         }
     }
 
-    /// Lets go of batches that lie before an offset.
+    /// All that can go is handed out: lets go of batches that lie before an offset.
     pub(super) fn forget_below(&mut self, offset: Offset) {
+        self.again = None;
         while self.kept.front().is_some_and(|kept| kept.batch.next_offset() <= offset) {
             self.drop_first();
         }
@@ -149,16 +155,20 @@ impl Source {
     /// before.
     pub(super) async fn fetch(&mut self, range: &Range<Offset>) -> Result<Found> {
         let at = self.kept.partition_point(|kept| kept.batch.next_offset() <= range.start);
-        if let Some(kept) = self.kept.get(at)
-            && kept.batch.base_offset() <= range.start
-        {
+        let is_it = |kept: &&Kept| kept.range().contains(&range.start);
+        let known = self.kept.get(at).filter(is_it);
+        if let Some(kept) = known.or(self.again.as_ref().filter(is_it)) {
             return Ok(Found::Batch(kept.clone()));
         }
         if let Feed::Memory(_) = &self.feed {
             return Ok(Found::Closed);
         }
         let mut reader = self.topic.read(Start::Offset(range.start)).await?;
-        Ok(found(reader.next().await?).unwrap_or(Found::Closed))
+        let found = found(reader.next().await?).unwrap_or(Found::Closed);
+        if let Found::Batch(kept) = &found {
+            self.again = Some(kept.clone());
+        }
+        Ok(found)
     }
 }
 

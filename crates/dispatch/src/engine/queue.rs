@@ -154,7 +154,7 @@ impl Queue {
             Queue::Keys(keys) => {
                 let room_for = |tries: Tries| match tries.deliveries {
                     0 => room.fresh,
-                    _ => room.again.min(1),
+                    _ => room.again,
                 };
                 let can_go = |consumer| {
                     keys.peek_next(consumer).is_some_and(|(_, tries)| room_for(tries) > 0)
