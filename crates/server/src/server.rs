@@ -133,7 +133,7 @@ impl Server {
         let (readiness, watched) = readiness::channel();
         let closing = watch::Sender::new(false);
         let http = serve_http(ports.http, watched, &env, &closing);
-        let opened = Broker::open(broker_config(config), env.clone()).await;
+        let opened = Broker::open(broker_config(config, addresses.client), env.clone()).await;
         let (broker, report) = match opened {
             Ok(opened) => opened,
             Err(error) => {
@@ -349,7 +349,7 @@ impl Ports {
 }
 
 /// What the broker has to know of the configuration.
-fn broker_config(config: &Config) -> danube_broker::Config {
+fn broker_config(config: &Config, client: SocketAddr) -> danube_broker::Config {
     let storage = &config.storage;
     let mut log = danube_broker::LogConfig::new(&storage.root);
     log.journal_bytes = storage.journal_bytes;
@@ -364,8 +364,10 @@ fn broker_config(config: &Config) -> danube_broker::Config {
     log.quiet_sync = storage.quiet_sync;
     log.checkpoint_bytes = storage.checkpoint_bytes;
     log.space_check = storage.space_check;
+    let advertised = &config.advertised.broker_url;
     danube_broker::Config {
         cluster_name: config.cluster_name.clone(),
+        address: advertised.clone().unwrap_or_else(|| format!("http://{client}")),
         meta_dir: config.metadata_dir.clone(),
         log,
         namespaces: config.namespaces.clone(),

@@ -15,6 +15,9 @@ use crate::topic::Topic;
 /// Delay before a failed append is tried again, and the longest.
 const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
 
+/// The producer of a dead letter whose own gave no name.
+const NAMELESS_PRODUCER: &str = "dead-letters";
+
 /// Poison of one subscription. Records go one after the other; each is tried until it is appended.
 pub(super) struct DeadLetters {
     topic: Topic,
@@ -95,7 +98,7 @@ async fn try_append(
     let (name, settings) = (letter.to.clone(), Default::default());
     let new = NewTopic { name, partitions: None, delivery: None, settings };
     topic.broker.ensure_topic(new).await?;
-    letter.mark(&mut message, topic.name(), subscription);
+    letter.mark(&mut message, topic, subscription);
     let limits = BatchLimits::for_message_bytes(caps::MESSAGE_BYTES_MAX);
     let mut builder = BatchBuilder::new(Compression::None, limits);
     builder.append(&message.to_record()?)?;
@@ -119,16 +122,22 @@ async fn load(topic: &Topic, offset: Offset) -> Result<Option<Message>> {
 }
 
 impl DeadLetter {
-    /// Says in attributes where the message comes from. What an earlier dead-letter topic said is replaced. Producers have
-    /// no number here and brokers no address, but those who read these attributes expect them.
-    fn mark(&self, message: &mut Message, topic: &TopicName, subscription: &SubscriptionName) {
+    /// Says in attributes where the message comes from, in the words that existing clients know. What an earlier
+    /// dead-letter topic said is replaced. The producer's name stays, if it has one.
+    fn mark(&self, message: &mut Message, topic: &Topic, subscription: &SubscriptionName) {
         const REASON: &str = "x-failure-reason";
+        // Native producers have no number, and don't say whom they talk to.
+        let (producer_id, address) = match &message.sender {
+            Some(sender) => (sender.producer_id, sender.broker_address.to_string()),
+            None => (0, topic.broker.inner.config.address.clone()),
+        };
+        message.producer_name.get_or_insert(Text::from_static(NAMELESS_PRODUCER));
         let mut said = vec![
-            ("x-original-topic", topic.to_string()),
+            ("x-original-topic", topic.name().to_string()),
             ("x-original-subscription", subscription.to_string()),
             ("x-original-topic-offset", self.offset.to_string()),
-            ("x-original-producer-id", "0".to_owned()),
-            ("x-original-broker-addr", String::new()),
+            ("x-original-producer-id", producer_id.to_string()),
+            ("x-original-broker-addr", address),
             ("x-poison-policy", "dead_letter".to_owned()),
             ("x-delivery-attempt", self.deliveries.to_string()),
         ];

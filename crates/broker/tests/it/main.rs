@@ -21,6 +21,7 @@ use danube_model::{Batch, Compression, Durability, ErrorKind, Offset, Record, Ti
 fn config() -> Config {
     Config {
         cluster_name: "test".to_owned(),
+        address: "http://broker:6650".to_owned(),
         meta_dir: "/data/raft".into(),
         log: danube_log::Config {
             journal_bytes: 512 * 1024,

@@ -40,6 +40,7 @@ fn config(stage: &Stage) -> Config {
         meta_dir: "/data/raft".into(),
         log: danube_log::Config { root: "/data/wal".into(), ..stage.options.config.clone() },
         namespaces: Vec::new(),
+        address: "http://broker:6650".to_owned(),
         auto_create_topics: false,
         durability: Durability::Disk,
         producers_per_topic_max: 0,

@@ -2,7 +2,7 @@
 
 use SubscriptionType::{Exclusive, Shared};
 use danube_broker::SubscriptionChange;
-use danube_model::{FailurePolicy, Message, PoisonPolicy};
+use danube_model::{FailurePolicy, Message, PoisonPolicy, Sender};
 
 use super::*;
 
@@ -91,44 +91,60 @@ fn poison_blocks_until_the_policy_drops_it() {
 fn poison_goes_to_the_dead_letter_topic_with_where_it_comes_from() {
     sim::run(33, |world| async move {
         let (broker, topic) = with_topic(&world).await;
-        publish(&topic, 0..2).await;
+        publish(&topic, 0..1).await;
+        let existing_client = Message {
+            payload: "1".into(),
+            producer_name: Some("p".into()),
+            sender: Some(Sender {
+                producer_id: 7,
+                broker_address: "http://b/".into(),
+                request_id: 1,
+            }),
+            ..Message::default()
+        };
+        let mut builder = BatchBuilder::new(Compression::None, BatchLimits::default());
+        builder.append(&existing_client.to_record().unwrap()).unwrap();
+        topic.append(builder.finish(None).unwrap()).await.unwrap();
         let mut consumer = attach(&topic, "a", Exclusive).await;
         let dead = name("/default/dead");
         set_policy(&topic, PoisonPolicy::DeadLetter(dead.clone()), 0).await;
         consumer.offsets(2).await;
         consumer.refuse(0, 0).await;
+        consumer.refuse(1, 0).await;
         let settled = async {
-            while describe(&topic).await.floor == Offset::ZERO {
+            while describe(&topic).await.floor < Offset::new(2) {
                 world.sleep(Duration::from_millis(10)).await;
             }
         };
         within(&world, Duration::from_secs(5), settled).await.expect("it is settled");
         let dead = broker.topic(&dead).unwrap();
-        let Read::Frame(frame) = dead.read(Start::Earliest).await.unwrap().next().await.unwrap()
-        else {
-            panic!("there is no dead letter");
-        };
-        let (_, record) = frame.records(1 << 20).unwrap().unwrap().next().unwrap().unwrap();
-        let message = Message::from_record(&record).unwrap();
-        assert_eq!(message.payload, "0");
-        let attributes: Vec<_> = message
-            .attributes
-            .iter()
-            .map(|(name, value)| (name.as_str(), value.as_str()))
-            .collect();
-        assert_eq!(
-            attributes,
-            [
-                ("x-original-topic", "/default/t"),
-                ("x-original-subscription", S),
-                ("x-original-topic-offset", "0"),
-                ("x-original-producer-id", "0"),
-                ("x-original-broker-addr", ""),
-                ("x-poison-policy", "dead_letter"),
-                ("x-delivery-attempt", "1"),
-                ("x-failure-reason", "no good"),
-            ]
-        );
+        let mut letters = dead.read(Start::Earliest).await.unwrap();
+        for (offset, producer, id, address) in
+            [("0", "dead-letters", "0", "http://broker:6650"), ("1", "p", "7", "http://b/")]
+        {
+            let Read::Frame(frame) = letters.next().await.unwrap() else {
+                panic!("there is no dead letter");
+            };
+            let (_, record) = frame.records(1 << 20).unwrap().unwrap().next().unwrap().unwrap();
+            let message = Message::from_record(&record).unwrap();
+            assert_eq!(message.payload, offset);
+            assert_eq!(message.producer_name, Some(producer.into()));
+            let attributes = message.attributes.iter();
+            let attributes = attributes.map(|(name, value)| (name.as_str(), value.as_str()));
+            assert_eq!(
+                attributes.collect::<Vec<_>>(),
+                [
+                    ("x-original-topic", "/default/t"),
+                    ("x-original-subscription", S),
+                    ("x-original-topic-offset", offset),
+                    ("x-original-producer-id", id),
+                    ("x-original-broker-addr", address),
+                    ("x-poison-policy", "dead_letter"),
+                    ("x-delivery-attempt", "1"),
+                    ("x-failure-reason", "no good"),
+                ]
+            );
+        }
     });
 }
 
