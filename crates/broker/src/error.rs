@@ -317,6 +317,9 @@ impl Error {
             Self::Lock { source, .. } if source.kind() == io::ErrorKind::WouldBlock => {
                 Some("is another broker using this data directory?")
             }
+            Self::NonReliable { .. } => {
+                Some("what passes through it can be consumed as it comes: `danube consume`")
+            }
             Self::Level { .. } => Some("this version offers page_cache and disk"),
             Self::Meta(danube_meta::Error::Refused(Refusal::NameOfPartition { .. })) => {
                 Some("danube topic create BASE --partitions N")

@@ -80,10 +80,32 @@ fn levels_that_this_build_lacks_are_refused() {
         &["topic", "create", "/default/a", "--max-message-size", "32MiB"],
         &["topic", "create", "/default/a", "--max-message-size", "1TB"],
         &["produce", "/default/a", "--durability", "warm"],
-        &["produce", "/default/n", "--non-reliable"],
     ] {
         let output = cli.run(words);
         assert_eq!((output.code, output.text()), (Some(1), ""), "{words:?}");
         assert!(output.stderr.starts_with("error: "), "{words:?}: {}", output.stderr);
     }
+}
+
+#[test]
+fn a_non_reliable_topic_passes_messages_to_whoever_listens() {
+    let broker = Broker::start(Options::default());
+    let cli = Cli::of(&broker);
+    let _ = cli.run(["topic", "create", "/default/n", "--non-reliable"]).success();
+    let consume =
+        || cli.run(["consume", "/default/n", "--subscription", "s", "--count", "1"]).success();
+    std::thread::scope(|scope| {
+        let consuming = std::thread::Builder::new().spawn_scoped(scope, consume);
+        let consuming = consuming.expect("a thread can be started");
+        let produce = ["produce", "/default/n", "--non-reliable", "--print-offsets"];
+        while !consuming.is_finished() {
+            let produced = cli.run_with(produce, b"hello\n").success();
+            assert_eq!(produced.text(), "/default/n\t0\n");
+        }
+        assert_eq!(consuming.join().expect("it consumes").text(), "hello\n");
+    });
+    let read = cli.run(["read", "/default/n"]);
+    assert_eq!((read.code, read.text()), (Some(1), ""));
+    assert!(read.stderr.contains("is not reliable and has no log"), "{}", read.stderr);
+    assert!(read.stderr.contains("danube consume"), "{}", read.stderr);
 }

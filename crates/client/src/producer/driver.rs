@@ -267,10 +267,7 @@ impl Driver {
             topic: self.partitions[at].topic.clone(),
             offset: convert::offset("base_offset", ack.base_offset)?,
             epoch: convert::epoch("epoch", ack.epoch)?,
-            durability: convert::required(
-                "durability",
-                convert::durability("durability", ack.durability)?,
-            )?,
+            durability: convert::durability("durability", ack.durability)?,
         };
         let base = convert::sequence("base_sequence", ack.base_sequence)?;
         let machine = &mut self.partitions[at].machine;

@@ -9,17 +9,17 @@ use danube_model::{Durability, Epoch, Offset, TopicName};
 
 use crate::Result;
 
-/// Where a message is stored.
+/// Where a message is stored; or that it was passed on, in a non-reliable topic.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Receipt {
     /// The topic, or the partition of it.
     pub topic: TopicName,
     /// The message's offset. 0 in a non-reliable topic.
     pub offset: Offset,
-    /// The ownership that took it.
+    /// The ownership that took it. 0 in a non-reliable topic.
     pub epoch: Epoch,
-    /// The level that it has reached.
-    pub durability: Durability,
+    /// The level that it has reached. `None` in a non-reliable topic.
+    pub durability: Option<Durability>,
 }
 
 /// A message that was handed over and is not confirmed yet.
@@ -45,7 +45,9 @@ impl Future for Delivery {
         match &mut *state {
             State::Settled(Ok(first)) => {
                 let mut receipt = first.clone();
-                receipt.offset += u64::from(delivery.index);
+                if receipt.durability.is_some() {
+                    receipt.offset += u64::from(delivery.index);
+                }
                 Poll::Ready(Ok(receipt))
             }
             State::Settled(Err(error)) => Poll::Ready(Err(error.clone())),

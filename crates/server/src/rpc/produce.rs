@@ -13,7 +13,7 @@ use std::pin::Pin;
 
 use bytes::Bytes;
 use danube_broker::{Appended, Appending, Broker, Error};
-use danube_model::{Batch, BatchLimits, ErrorKind};
+use danube_model::{Batch, BatchLimits, Epoch, ErrorKind};
 use danube_proto::stream::produce_request::{self, Request};
 use danube_proto::stream::produce_response::{Ack, Answer, Closed, Opened, Refused, answer};
 use danube_proto::stream::{ProduceRequest, ProduceResponse};
@@ -72,6 +72,7 @@ struct Receiver {
 
 struct OpenTopic {
     topic: danube_broker::Topic,
+    is_reliable: bool,
     limits: BatchLimits,
     _attached: danube_broker::Attached,
 }
@@ -139,18 +140,24 @@ impl Receiver {
         let topic = topics::for_producer(&self.broker, &name, expected, missing).await;
         let topic = topic.map_err(failed)?;
         let attached = topic.attach(open.producer_name).map_err(failed)?;
-        let (epoch, durability) = topic.open().await.map_err(failed)?;
+        let is_reliable = topic.is_reliable();
+        let (epoch, durability, reliability) = if is_reliable {
+            let (epoch, durability) = topic.open().await.map_err(failed)?;
+            (epoch, Some(durability), Reliability::Reliable)
+        } else {
+            (Epoch::ZERO, None, Reliability::NonReliable)
+        };
         let message_bytes_max = topic.message_bytes_max();
         let opened = Opened {
             alias: open.alias,
             topic_id: Bytes::copy_from_slice(topic.id().as_bytes()),
             epoch: epoch.get(),
             max_message_bytes: u32::try_from(message_bytes_max).unwrap_or(u32::MAX),
-            durability: convert::wire_durability(Some(durability)),
-            reliability: convert::wire_reliability(Some(Reliability::Reliable)),
+            durability: convert::wire_durability(durability),
+            reliability: convert::wire_reliability(Some(reliability)),
         };
         let limits = BatchLimits::for_message_bytes(message_bytes_max as usize);
-        Ok((opened, OpenTopic { topic, limits, _attached: attached }))
+        Ok((opened, OpenTopic { topic, is_reliable, limits, _attached: attached }))
     }
 
     /// Nothing is to be answered for a batch that came after its alias had ended.
@@ -169,10 +176,15 @@ impl Receiver {
                 return Ok(vec![answer(refused(alias, base_sequence, failure, None))]);
             }
         };
-        match open.topic.submit(batch).await {
-            Ok(appending) => {
-                Ok(vec![Pending { alias, what: What::Appending { base_sequence, appending } }])
-            }
+        let taken = if open.is_reliable {
+            let appending = open.topic.submit(batch).await;
+            appending.map(|appending| What::Appending { base_sequence, appending })
+        } else {
+            let published = open.topic.publish(&batch);
+            published.map(|()| What::Ready(passed_on(alias, base_sequence, &batch)))
+        };
+        match taken {
+            Ok(what) => Ok(vec![Pending { alias, what }]),
             Err(error) => {
                 let failure = status::failure(&error);
                 let expected = error.expected_sequence();
@@ -288,6 +300,12 @@ fn ack(alias: u32, base_sequence: i32, appended: &Appended) -> answer::Answer {
         durability: convert::wire_durability(Some(appended.level)),
         duplicate: appended.duplicate,
     })
+}
+
+/// A batch was handed to whoever listens.
+fn passed_on(alias: u32, base_sequence: i32, batch: &Batch) -> answer::Answer {
+    let count = batch.offset_span();
+    answer::Answer::Ack(Ack { alias, base_sequence, count, ..Ack::default() })
 }
 
 fn refused(

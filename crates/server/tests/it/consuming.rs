@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use danube_client::admin::{SubscriptionDescription, TopicSettings};
 use danube_client::{
-    Consumed, Consumer, ConsumerBuilder, Delivered, ErrorKind, Message, Offset, Producer, Start,
-    SubscriptionName, SubscriptionType, TopicName,
+    Consumed, Consumer, ConsumerBuilder, Creation, Delivered, ErrorKind, Message, Offset, Producer,
+    Reliability, Start, SubscriptionName, SubscriptionType, TopicName,
 };
 use danube_env::Env;
 use danube_proto::convert::{wire_start, wire_subscription_type};
@@ -308,6 +308,33 @@ async fn subscriptions_of_a_topic_and_its_partitions_are_created_listed_and_dele
     assert!(admin.list_subscriptions(&topic()).await.unwrap().is_empty());
     let error = admin.delete_subscription(&topic(), &subscription()).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotFound);
+    server.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_non_reliable_topic_passes_on_and_keeps_nothing() {
+    let directory = Directory::new();
+    let server = directory.start().await;
+    let creation = Creation { reliability: Some(Reliability::NonReliable), ..Creation::default() };
+    let producer = client(&server).producer(TOPIC).unwrap().create(Some(creation));
+    let producer = producer.open().await.unwrap();
+    produce(&producer, 0..5).await;
+    let mut consuming = consumer(&server).open().await.unwrap();
+    for number in 5..2_005 {
+        let delivery = producer.send(message(number.to_string())).await.unwrap();
+        let delivered = next(&mut consuming).await;
+        assert_eq!(delivered.received.message.payload, number.to_string());
+        consuming.ack(delivered.place);
+        let receipt = delivery.await.unwrap();
+        assert_eq!((receipt.offset, receipt.durability), (Offset::ZERO, None));
+    }
+    consuming.close().await.unwrap();
+    assert_eq!(describe(&server).await.in_flight, 0);
+
+    let mut reader = client(&server).reader(TOPIC).unwrap().open().await.unwrap();
+    let error = reader.next().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid);
+    assert!(error.to_string().contains("is not reliable and has no log"), "{error}");
     server.stop().await.unwrap();
 }
 

@@ -25,7 +25,7 @@ async fn messages_are_stored_in_order_and_read_back_after_a_restart() {
     for (number, delivery) in deliveries.into_iter().enumerate() {
         let receipt = delivery.await.unwrap();
         assert_eq!(receipt.offset.get(), number as u64);
-        assert_eq!(receipt.durability, Durability::Disk);
+        assert_eq!(receipt.durability, Some(Durability::Disk));
     }
     let expected: Vec<String> = (0..5_000).map(|number| number.to_string()).collect();
     assert_eq!(payloads(&server).await, expected);
