@@ -11,6 +11,7 @@
 //! loop answers everything with [`Error::Stopped`] and never writes again (promise P7).
 
 mod command;
+mod handover;
 mod live;
 mod round;
 mod timers;
@@ -25,6 +26,7 @@ use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 
 pub(crate) use self::command::{Answer, Command, Item};
 pub use self::command::{Appended, OpenLog};
+use self::handover::Handover;
 pub(crate) use self::live::Live;
 use self::timers::{Alarm, Timers};
 use crate::config::{Config, Sizes};
@@ -55,6 +57,8 @@ pub(crate) struct Committer {
     unsynced: BTreeSet<TopicId>,
     tail: Tail,
     filler: mpsc::Sender<Fill>,
+    /// What the filler was not told yet.
+    handover: Handover,
     feedback: Feedback,
     /// Memory for frames that are not in segments, in KiB.
     fill_room: Arc<Semaphore>,
@@ -94,6 +98,7 @@ impl Committer {
             unsynced: BTreeSet::new(),
             tail: Tail::new(config.tail_bytes),
             filler,
+            handover: Handover::new(config.tail_bytes),
             feedback,
             fill_room: Arc::new(Semaphore::new(fill_room_kib as usize)),
             fill_room_kib,
@@ -288,6 +293,12 @@ impl Committer {
 
     /// Asks the filler ahead of need for journal files and checkpoints.
     async fn make_room(&mut self) -> Result<()> {
+        // What keeps the next round from memory may be what the filler was not told.
+        if !self.has_room()
+            && let Some(rounds) = self.handover.take()
+        {
+            self.send_to_filler(rounds).await?;
+        }
         if self.timers.no_file_before <= self.env.clock.monotonic()
             && let Some(index) = self.journal.file_to_make()
         {
@@ -310,7 +321,15 @@ impl Committer {
         self.tell_filler(Fill::Checkpoint(Asked { round, clean, generation })).await
     }
 
+    /// Tells it behind all that it was not told yet.
     async fn tell_filler(&mut self, fill: Fill) -> Result<()> {
+        if let Some(rounds) = self.handover.take() {
+            self.send_to_filler(rounds).await?;
+        }
+        self.send_to_filler(fill).await
+    }
+
+    async fn send_to_filler(&mut self, fill: Fill) -> Result<()> {
         if self.filler.send(fill).await.is_ok() {
             return Ok(());
         }

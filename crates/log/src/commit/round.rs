@@ -93,7 +93,10 @@ impl Committer {
         self.env.spawn.interleave().await;
         self.answer(std::mem::take(&mut round.appends));
         let Round { records, then, .. } = round;
-        self.tell_filler(Fill::Round { records, room: room.ok() }).await?;
+        self.handover.add(records, room.ok());
+        if let Some(rounds) = self.handover.take_if_much() {
+            self.send_to_filler(rounds).await?;
+        }
         self.after(then).await?;
         self.tail.evict();
         Ok(())
