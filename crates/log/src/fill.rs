@@ -1,7 +1,7 @@
 //! The filler: writes what the journal holds to segments, takes checkpoints, and makes journal files.
 //!
-//! It hears of every round from the commit loop, in order, and answers through [`Feedback`], which never blocks: so
-//! the two can't wait for each other in a circle.
+//! It hears of every round from the commit loop, in order, of small ones together, and answers through [`Feedback`], which
+//! never blocks: so the two can't wait for each other in a circle.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -21,7 +21,7 @@ use crate::shared::Shared;
 
 /// What the filler is told.
 pub(crate) enum Fill {
-    /// A round is in the journal.
+    /// Rounds are in the journal.
     Round {
         records: Vec<(TopicId, Record)>,
         /// Room for its frames; given back when they are in segments.

@@ -28,7 +28,8 @@ pub struct Expected {
     pub epochs: BTreeMap<TopicId, Epoch>,
 }
 
-/// A hot tier whose opening nothing refuses. It is locked, and nothing in it was changed yet.
+/// A hot tier whose opening nothing refuses. It is locked, and nothing of what it holds was changed yet; `residency` notes
+/// what was looked at.
 pub struct Checked {
     config: Config,
     env: Env,
