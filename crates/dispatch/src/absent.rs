@@ -36,9 +36,11 @@ impl Absent {
         self.0.retain(|missed| *missed.name != *name);
     }
 
-    /// All have time until then.
-    pub(crate) fn prolong(&mut self, until: Duration) {
-        self.0.iter_mut().for_each(|missed| missed.until = until);
+    /// All have so much more time, but none beyond `limit`.
+    pub(crate) fn prolong(&mut self, pause: Duration, limit: Duration) {
+        for missed in &mut self.0 {
+            missed.until = missed.until.saturating_add(pause).min(limit);
+        }
     }
 
     /// Forgets those whose time has ended; whether there were any.

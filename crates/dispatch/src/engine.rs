@@ -140,6 +140,8 @@ pub struct Engine {
     delivered: u64,
     poison: Poison,
     consumers: Consumers,
+    /// When the last consumer left; none is there now.
+    alone_since: Option<Duration>,
     actions: VecDeque<Action>,
 }
 
@@ -154,6 +156,7 @@ impl Engine {
             delivered: 0,
             poison: Poison::default(),
             consumers: Consumers::default(),
+            alone_since: None,
             actions: VecDeque::new(),
             settings,
         }
@@ -330,8 +333,11 @@ impl Engine {
         let consumer =
             Consumer { credit, has_room: true, in_flight: 0, came_on, filters, name, seed };
         if self.consumers.is_empty() {
-            // Until now nothing was skipped, and it is the first one that comes back.
-            self.consumers.absent.prolong(now.saturating_add(self.settings.absence));
+            // It is the first one that comes back: meanwhile nothing was skipped, and nobody's time has passed.
+            let since = self.alone_since.take();
+            let pause = since.map_or(Duration::MAX, |since| now.saturating_sub(since));
+            let limit = now.saturating_add(self.settings.absence);
+            self.consumers.absent.prolong(pause, limit);
         }
         self.consumers.join(id, consumer);
         self.assign();
@@ -341,6 +347,9 @@ impl Engine {
     pub fn leave(&mut self, id: ConsumerId, now: Duration) {
         let Some(Consumer { name, filters, .. }) = self.consumers.leave(id) else { return };
         self.keep_keys(name, filters, now);
+        if self.consumers.is_empty() {
+            self.alone_since = Some(now);
+        }
         for (range, flight) in self.flights.take_where(|flight| flight.consumer == id) {
             self.put_back(range, Duration::ZERO, flight.tries);
         }

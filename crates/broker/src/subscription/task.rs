@@ -108,7 +108,10 @@ impl Task {
         };
         let mut engine = Engine::new(settings, cursor);
         let now = inner.env.clock.monotonic();
-        for (name, consumer) in &known.consumers {
+        // Of too many the newest are kept.
+        let mut consumers: Vec<_> = known.consumers.iter().collect();
+        consumers.sort_by_key(|(_, consumer)| consumer.registered);
+        for (name, consumer) in consumers {
             engine.expect(name.as_str(), comings::filters(&consumer.filters), now);
         }
         Ok(Task {

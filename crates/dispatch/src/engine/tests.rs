@@ -299,6 +299,17 @@ fn time_without_consumers_does_not_count() {
     assert_eq!(engine.next_timer(), Some(SECOND * 1119));
 }
 
+#[test]
+fn the_time_of_an_absent_consumer_ends_though_another_comes_and_goes() {
+    let mut engine = engine(SubscriptionType::KeyShared, FailurePolicy::default());
+    engine.expect("c2", vec![Filter::new("b*")], SECOND);
+    for (comes, goes, ends) in [(10, 50, 70), (51, 65, 71), (66, 80, 72)] {
+        join_for(&mut engine, 1, u64::MAX, &["a*"], SECOND * comes);
+        assert_eq!(engine.next_timer(), Some(SECOND * ends));
+        engine.leave(id(1), SECOND * goes);
+    }
+}
+
 /// Many consumers that come back to what they held get no more at once than may be delivered.
 #[test]
 fn consumers_that_come_back_keep_to_the_window() {

@@ -92,6 +92,8 @@ pub(super) struct World {
     consumers: Vec<Present>,
     /// Those that are not there: their filters, and until when these count.
     absent: BTreeMap<u8, (Filter, Duration)>,
+    /// When the last of those that were there left.
+    alone_since: Option<Duration>,
     now: Duration,
     next_id: u64,
     expected: Vec<Action>,
@@ -137,6 +139,7 @@ impl World {
             records: Vec::new(),
             consumers: Vec::new(),
             absent: BTreeMap::new(),
+            alone_since: None,
             now: Duration::from_secs(1),
             next_id: 1,
             expected: Vec::new(),
@@ -232,7 +235,10 @@ impl World {
         let filters = vec![filter.clone()];
         self.engine.join(Joining { id, name: &name, credit, filters }, self.now);
         if self.consumers.is_empty() {
-            self.absent.values_mut().for_each(|(_, until)| *until = self.now + ABSENCE);
+            let pause = self.alone_since.map_or(Duration::MAX, |since| self.now - since);
+            let limit = self.now + ABSENCE;
+            let prolonged = |until: Duration| until.saturating_add(pause).min(limit);
+            self.absent.values_mut().for_each(|(_, until)| *until = prolonged(*until));
         }
         self.absent.remove(&slot);
         self.consumers.push(Present { id, slot, credit, has_room: true, filter, came_on: None });
@@ -245,6 +251,9 @@ impl World {
         };
         let Present { id, filter, .. } = self.consumers.remove(at);
         self.engine.leave(id, self.now);
+        if self.consumers.is_empty() {
+            self.alone_since = Some(self.now);
+        }
         if self.is_by_key() {
             self.absent.insert(slot, (filter, self.now + ABSENCE));
         }
