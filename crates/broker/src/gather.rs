@@ -11,11 +11,11 @@
 //! came. A message that no batch may hold is refused alone.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use danube_model::batch::{BatchBuilder, BatchLimits};
 use danube_model::{Compression, Offset, Record};
-use tokio::sync::oneshot;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use crate::error::{Error, Result};
 use crate::topic::Topic;
@@ -23,18 +23,20 @@ use crate::topic::Topic;
 /// Messages are joined up to a batch of so many bytes, which every journal takes, and in which there are never too many records.
 /// A larger message goes alone: what is wrong with it fails nobody else.
 const JOINED_BYTES_MAX: usize = 48 << 10;
+/// Of one topic: KiB of messages that are under way or wait. Others have to wait outside, where they are gone with their callers.
+const GATHERED_KIB_MAX: u32 = 8 << 10;
 
 /// Of one topic.
-#[derive(Default)]
 pub(crate) struct Gather {
     state: Mutex<State>,
+    room: Arc<Semaphore>,
 }
 
 #[derive(Default)]
 struct State {
     /// A batch is under way; who brings it there goes on with those that wait.
     is_appending: bool,
-    /// In order; their callers hold what they wait for, which bounds them.
+    /// In order.
     waiting: VecDeque<Gathered>,
 }
 
@@ -42,12 +44,13 @@ struct State {
 struct Gathered {
     builder: BatchBuilder,
     callers: Vec<oneshot::Sender<Result<Offset>>>,
+    room: OwnedSemaphorePermit,
 }
 
 /// How a message comes to the log.
 enum Way {
     /// Alone and at once.
-    Alone(BatchBuilder, Turn),
+    Alone(BatchBuilder, Turn, OwnedSemaphorePermit),
     /// With others.
     Joined(oneshot::Receiver<Result<Offset>>),
 }
@@ -72,8 +75,17 @@ impl Topic {
     /// [`Error::Model`] for a record that no batch of this topic may hold; [`Error::effect`] tells whether the message may
     /// appear all the same.
     pub async fn append_message(&self, record: &Record) -> Result<Offset> {
-        match self.gather(record)? {
-            Way::Alone(builder, turn) => {
+        let mut own = self.builder();
+        let bytes = own.len_with(record);
+        let is_large = bytes > JOINED_BYTES_MAX;
+        if is_large {
+            own.append(record)?;
+        }
+        let kib = u32::try_from(bytes.div_ceil(1024)).unwrap_or(u32::MAX).min(GATHERED_KIB_MAX);
+        let room = Arc::clone(&self.slot.gather.room).acquire_many_owned(kib).await;
+        let room = room.expect("nobody closes it");
+        match self.gather(record, own, is_large, room)? {
+            Way::Alone(builder, turn, _room) => {
                 let appended = self.append(builder.finish(None)?).await;
                 drop(turn);
                 Ok(appended?.base)
@@ -97,26 +109,32 @@ impl Topic {
         self.publish(&builder.finish(None)?)
     }
 
-    fn gather(&self, record: &Record) -> Result<Way> {
+    /// `own` is for a batch of this message, and has it already if it `is_large`.
+    fn gather(
+        &self,
+        record: &Record,
+        mut own: BatchBuilder,
+        is_large: bool,
+        room: OwnedSemaphorePermit,
+    ) -> Result<Way> {
         let mut state = self.slot.gather.lock();
-        if !state.is_appending {
-            let mut builder = self.builder();
-            builder.append(record)?;
-            state.is_appending = true;
-            return Ok(Way::Alone(builder, Turn { topic: self.clone() }));
-        }
+        let joins =
+            |last: &&mut Gathered| !is_large && last.builder.len_with(record) <= JOINED_BYTES_MAX;
         let (caller, answer) = oneshot::channel();
-        match state.waiting.back_mut() {
-            Some(last) if last.builder.len_with(record) <= JOINED_BYTES_MAX => {
-                last.builder.append(record)?;
-                last.callers.push(caller);
-            }
-            _ => {
-                let mut builder = self.builder();
-                builder.append(record)?;
-                state.waiting.push_back(Gathered { builder, callers: vec![caller] });
-            }
+        if let Some(last) = state.waiting.back_mut().filter(joins) {
+            last.builder.append(record)?;
+            last.callers.push(caller);
+            last.room.merge(room);
+            return Ok(Way::Joined(answer));
         }
+        if !is_large {
+            own.append(record)?;
+        }
+        if !state.is_appending {
+            state.is_appending = true;
+            return Ok(Way::Alone(own, Turn { topic: self.clone() }, room));
+        }
+        state.waiting.push_back(Gathered { builder: own, callers: vec![caller], room });
         Ok(Way::Joined(answer))
     }
 
@@ -128,14 +146,14 @@ impl Topic {
     /// Appends batches in their order and answers all whose messages are in them.
     async fn append_gathered(&self, batches: VecDeque<Gathered>) {
         let mut under_way = Vec::with_capacity(batches.len());
-        for Gathered { builder, callers } in batches {
+        for Gathered { builder, callers, room } in batches {
             let submitted = match builder.finish(None) {
                 Ok(batch) => self.submit(batch).await,
                 Err(error) => Err(error.into()),
             };
-            under_way.push((submitted, callers));
+            under_way.push((submitted, callers, room));
         }
-        for (submitted, callers) in under_way {
+        for (submitted, callers, room) in under_way {
             let appended = match submitted {
                 Ok(appending) => appending.wait().await,
                 Err(error) => Err(error),
@@ -145,7 +163,15 @@ impl Topic {
                 // A caller that is gone needs none.
                 let _ = caller.send(answer.map_err(Error::clone));
             }
+            drop(room);
         }
+    }
+}
+
+impl Default for Gather {
+    fn default() -> Self {
+        let room = Arc::new(Semaphore::new(GATHERED_KIB_MAX as usize));
+        Self { state: Mutex::default(), room }
     }
 }
 
