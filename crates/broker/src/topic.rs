@@ -130,11 +130,17 @@ impl Topic {
     ///
     /// # Errors
     ///
-    /// [`Error::Reliable`] for a topic with a log.
+    /// [`Error::Reliable`] for a topic with a log, [`Error::TopicNotFound`] for one that was deleted.
     pub fn publish(&self, batch: &Batch) -> Result<()> {
         self.broker.check_running()?;
-        if self.is_reliable() {
-            return Err(Error::Reliable { topic: self.slot.name.clone() });
+        let topic = || self.slot.name.clone();
+        let is_reliable = |state: &danube_meta::State| {
+            state.topic_by_id(&self.slot.id).map(|topic| topic.is_reliable())
+        };
+        match self.broker.inner.meta.read(is_reliable) {
+            None => return Err(Error::TopicNotFound { topic: topic() }),
+            Some(true) => return Err(Error::Reliable { topic: topic() }),
+            Some(false) => {}
         }
         self.slot.fan_out.publish(self.slot.id, batch, self.broker.now());
         Ok(())

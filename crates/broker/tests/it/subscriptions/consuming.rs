@@ -210,5 +210,7 @@ fn a_non_reliable_topic_reaches_those_who_listen() {
         let description = describe(&topic).await;
         assert!(description.dropped > 3_000, "{description:?}");
         assert_eq!(topic.append(batch("no")).await.unwrap_err().kind(), ErrorKind::Invalid);
+        broker.delete_topic(&name("/default/n")).await.unwrap();
+        assert_eq!(topic.publish(&batch("no")).unwrap_err().kind(), ErrorKind::NotFound);
     });
 }
