@@ -43,7 +43,9 @@ pub(super) fn frames(
         entries.iter().filter_map(|entry| layout::parse_segment(&name(entry))).collect();
     let firsts: Vec<_> = firsts.into_iter().collect();
     let at = firsts.partition_point(|first| *first <= from).saturating_sub(1);
-    let mut found = Healed::default();
+    // A log without a message has no segment.
+    let is_whole = firsts.is_empty() && from == Offset::ZERO;
+    let mut found = Healed { is_whole, ..Healed::default() };
     let (mut end, mut epoch) = (from, epoch);
     for first in &firsts[at..] {
         let path = layout.segment(topic, *first);

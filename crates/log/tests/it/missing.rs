@@ -251,6 +251,7 @@ async fn older_checkpoint(world: &World, is_idle: bool) -> (Machine, Env) {
     let path = PathBuf::from("/wal/checkpoint.a");
     let older = machine.disk().content(&path).expect("it was just written");
     let (log, other) = (open_log(&store, 0).await, open_log(&store, 1).await);
+    let _empty = open_log(&store, 2).await;
     for _ in 0..5 {
         other.append(batch(&[vec![2; 900]], None)).await.expect("it is stored");
     }
@@ -281,7 +282,7 @@ fn nothing_is_lost_that_a_newer_checkpoint_held() {
             assert!(said.iter().any(|said| said.contains("older than the journal")), "{said:?}");
             let (store, report) = stop_and_open(&machine, &store).await;
             assert_eq!(told(&report), [""; 0]);
-            for (n, messages) in [(0, 700), (1, if is_idle { 5 } else { 6 })] {
+            for (n, messages) in [(0, 700), (1, if is_idle { 5 } else { 6 }), (2, 0)] {
                 let log = open_log(&store, n).await;
                 assert_eq!(damage(&log).await, (vec![], messages));
                 let appended = log.append(batch(&[vec![3]], None)).await.expect("it goes on");
