@@ -116,10 +116,11 @@ impl Broker {
         };
         let broker = Self { inner: Arc::new(inner) };
         broker.guard();
+        // The next start does not find it again.
+        broker.report_rolled_back(&report);
         broker.start_session().await?;
         broker.finish_deletions().await?;
         broker.report_strange_logs();
-        broker.report_rolled_back(&report);
         let saver = Box::pin(subscription::save_cursors(broker.clone()));
         let saver = broker.inner.env.spawn.task("save-cursors", saver);
         *broker.inner.saver.lock().expect("it is only set and taken") = Some(saver);
