@@ -290,9 +290,6 @@ fn tell(report: &danube_broker::Report) {
     for error in report.healed.iter().take(caps::HEALED_TOLD_MAX) {
         tracing::warn!(%error, "healed");
     }
-    for error in &report.cut {
-        tracing::info!(%error, "cut off, it was never acknowledged");
-    }
     tracing::info!(
         rounds = report.rounds,
         frames = report.frames,
