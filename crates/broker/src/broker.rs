@@ -223,8 +223,14 @@ impl Broker {
         }
     }
 
-    /// Logs that are older than what the metadata say of them.
+    /// Logs that are older than what the metadata say of them, or metadata that are older than the logs.
     fn report_rolled_back(&self, report: &Report) {
+        if report.metadata_are_older {
+            tracing::warn!(
+                meta_dir = %self.inner.config.meta_dir.display(),
+                "the metadata are older than the hot tier, as a copy is: topics, settings and cursors are as they were then"
+            );
+        }
         for rolled_back in &report.rolled_back {
             let RolledBack { topic, epoch, expected, end } = *rolled_back;
             self.inner.meta.read(|state| {

@@ -110,29 +110,43 @@ impl Slot {
             .ok_or_else(|| Error::TopicNotFound { topic: self.name.clone() })?;
         let level = level.ok_or_else(|| Error::NonReliable { topic: self.name.clone() })?;
         let facts = store.facts(self.id);
+        let stored = facts.map(|facts| facts.epoch);
+        let take = |other_disk| {
+            self.take_epoch(
+                broker,
+                OpenTopic { topic: self.id, expected: epoch, stored, other_disk },
+            )
+        };
         let opening = match facts {
             Some(facts) if facts.end_proof == EndProof::Damaged && accept == Accept::Nothing => {
                 return Err(Error::DamagedEnd { topic: self.name.clone(), end: facts.end });
             }
             Some(_) => {
                 store.look_at(self.id).await?;
-                self.take_epoch(broker, epoch, OtherDisk::Refuse).await?
+                take(OtherDisk::Refuse).await?
             }
             // The log's place comes before its first epoch: a topic that has one and no place has lost it.
             None if epoch == Epoch::ZERO => {
                 store.create(self.id, self.name.to_string()).await?;
-                self.take_epoch(broker, epoch, OtherDisk::Refuse).await?
+                take(OtherDisk::Refuse).await?
             }
             None if accept == Accept::Nothing => return Err(self.lost(broker)),
             // What is given up is in the metadata before a new log could be taken for the old one.
             None => {
-                let opening = self.take_epoch(broker, epoch, OtherDisk::GiveUp).await?;
+                let opening = take(OtherDisk::GiveUp).await?;
                 store.create(self.id, self.name.to_string()).await?;
                 opening
             }
         };
         let facts = store.facts(self.id).expect("the log has its place");
-        self.open_log(broker, facts, opening, level).await
+        let ceiling = if epoch < facts.epoch {
+            // Metadata that were taken back know an older ceiling: offsets behind an end that is not proven may have been
+            // assigned up to the one that follows it, or up to the next after one more gap.
+            opening.ceiling.max(step_above(facts.end)) + CEILING_STEP
+        } else {
+            opening.ceiling
+        };
+        self.open_log(broker, facts, opening, ceiling, level).await
     }
 
     fn lost(&self, broker: &Broker) -> Error {
@@ -147,14 +161,9 @@ impl Slot {
         }
     }
 
-    async fn take_epoch(
-        &self,
-        broker: &Broker,
-        expected: Epoch,
-        other_disk: OtherDisk,
-    ) -> Result<Opening> {
+    async fn take_epoch(&self, broker: &Broker, open: OpenTopic) -> Result<Opening> {
         let meta = &broker.inner.meta;
-        let topics = vec![OpenTopic { topic: self.id, expected, other_disk }];
+        let topics = vec![open];
         let (owner, disk) = (meta.broker(), broker.inner.store.disk_id());
         let mut opened = meta.propose(OpenTopics { broker: owner, disk, topics }).await?;
         match opened.pop() {
@@ -172,12 +181,13 @@ impl Slot {
         }
     }
 
-    /// Opens the log under its new epoch. The ceiling under which it goes on is stored before it does.
+    /// Opens the log under its new epoch. Nothing was assigned at or above `last_ceiling`. The ceiling under which it goes on is stored before it does.
     async fn open_log(
         &self,
         broker: &Broker,
         facts: Facts,
         opening: Opening,
+        last_ceiling: Offset,
         level: Durability,
     ) -> Result<OpenTopicLog> {
         let resume = match facts.end_proof {
@@ -185,13 +195,13 @@ impl Slot {
                 Some((opening.resume_at, GapReason::LostDisk))
             }
             EndProof::Proven => None,
-            EndProof::Unproven => Some((opening.ceiling, GapReason::UnprovenEnd)),
-            EndProof::Damaged => Some((opening.ceiling, GapReason::Corrupt)),
+            EndProof::Unproven => Some((last_ceiling, GapReason::UnprovenEnd)),
+            EndProof::Damaged => Some((last_ceiling, GapReason::Corrupt)),
         };
         let end = resume.map_or(facts.end, |(next, _)| next);
         let mut ceiling = opening.ceiling;
         if end.get().saturating_add(RAISE_AT) > ceiling.get() {
-            ceiling = self.raise(broker, opening.epoch, ceiling).await?;
+            ceiling = self.raise(broker, opening.epoch, ceiling.max(end)).await?;
         }
         let open = OpenLog { topic: self.id, epoch: opening.epoch, level, ceiling, resume };
         let log = broker.inner.store.open_log(open).await?;
@@ -205,8 +215,9 @@ impl Slot {
         })
     }
 
-    async fn raise(&self, broker: &Broker, epoch: Epoch, ceiling: Offset) -> Result<Offset> {
-        let ceiling = ceiling + CEILING_STEP;
+    /// Raises the ceiling to the next step above `offset`.
+    async fn raise(&self, broker: &Broker, epoch: Epoch, offset: Offset) -> Result<Offset> {
+        let ceiling = step_above(offset);
         let raise = RaiseCeiling { topic: self.id, epoch, ceiling };
         Ok(broker.inner.meta.propose(raise).await?)
     }
@@ -264,4 +275,9 @@ impl Slot {
         self.deleted.store(true, Ordering::Relaxed);
         self.lock().take();
     }
+}
+
+/// The lowest ceiling above `offset`.
+fn step_above(offset: Offset) -> Offset {
+    Offset::new((offset.get() / CEILING_STEP + 1) * CEILING_STEP)
 }

@@ -93,7 +93,7 @@ pub enum Error {
         epoch: Epoch,
     },
     /// A log is opened under an epoch that is not above its last one.
-    #[error("log {topic} was opened under epoch {current}, epoch {epoch} is too old")]
+    #[error("log {topic} was opened under epoch {current}, epoch {epoch} is not above it")]
     Fenced {
         /// Whose log.
         topic: TopicId,

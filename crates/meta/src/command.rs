@@ -141,6 +141,10 @@ pub struct OpenTopic {
     pub topic: TopicId,
     /// The epoch that it is thought to have. If it has another, somebody else was faster.
     pub expected: Epoch,
+    /// The epoch of the log on the owner's disk, if there is one: higher than expected if these metadata were taken back in
+    /// time. The new epoch is above it too.
+    #[serde(default)]
+    pub stored: Option<Epoch>,
     /// What to do if the log was last on another disk.
     #[serde(default)]
     pub other_disk: OtherDisk,

@@ -36,6 +36,14 @@ impl Expected {
         session > 0 && session < session_number(self.sessions)
     }
 
+    /// Whether these metadata are an older copy than a hot tier that was opened last in `session` and has these logs. Each
+    /// epoch is in the metadata before a log has it.
+    fn is_older_than(&self, session: u32, bodies: &mut Bodies) -> bool {
+        let was_opened_since = |topic, epoch| self.epochs.get(&topic).is_some_and(|of| *of < epoch);
+        session > self.session()
+            || bodies.iter_mut().any(|(topic, body)| was_opened_since(topic, body.state.epoch))
+    }
+
     /// What is missing of a log in an older copy, if something may be. One that was closed under the last epoch of its topic is
     /// whole, for whoever opens it takes another.
     fn rolled_back(&self, topic: TopicId, state: &LogState) -> Option<RolledBack> {
@@ -50,15 +58,18 @@ fn session_number(session: u64) -> u32 {
     u32::try_from(session).unwrap_or(u32::MAX)
 }
 
-/// Enters it. That an end is damaged is told at each start, until a gap is accepted. With `newer`, the hot tier is an older copy
-/// than these metadata.
+/// Enters it. That an end is damaged is told at each start, until a gap is accepted. `session` is that in which the hot tier was
+/// opened last.
 pub(super) fn judge(
     layout: &Layout,
     bodies: &mut Bodies,
     mut damaged: BTreeMap<TopicId, EndDamage>,
-    newer: Option<&Expected>,
+    expected: &Expected,
+    session: u32,
     report: &mut Report,
 ) {
+    report.metadata_are_older = expected.is_older_than(session, bodies);
+    let newer = Some(expected).filter(|expected| expected.is_newer_than(session));
     for (topic, body) in bodies.iter_mut() {
         let state = &mut body.state;
         let found = damaged.remove(&topic);

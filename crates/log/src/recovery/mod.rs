@@ -63,6 +63,8 @@ pub struct Report {
     pub problems: Vec<Error>,
     /// Logs that are those of an older copy of the hot tier: each goes on at its ceiling.
     pub rolled_back: Vec<RolledBack>,
+    /// Whether the metadata are an older copy than this hot tier.
+    pub metadata_are_older: bool,
     /// Whether the page cache is proven to be the one that was last written to, or nothing that counts was left to it.
     pub page_cache_proven: bool,
 }
@@ -149,8 +151,7 @@ pub(crate) fn recover(
     }
     fill_at_need(&mut bodies)?;
     let session = checkpoint.as_ref().map_or(0, |checkpoint| checkpoint.session);
-    let newer = Some(expected).filter(|expected| expected.is_newer_than(session));
-    ends::judge(layout, &mut bodies, damaged, newer, &mut report);
+    ends::judge(layout, &mut bodies, damaged, expected, session, &mut report);
     let kept = logs.iter().filter(|log| !deleted.contains(&log.topic_id));
     report.damaged.extend(missing::find_all(disk, layout, kept, &segments)?);
     if mutant::is("recovered_tail_not_synced") {

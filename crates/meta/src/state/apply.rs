@@ -212,7 +212,11 @@ impl State {
         {
             return Err(Refusal::OtherOwner { topic: id, owner });
         }
-        let epoch = topic.epoch.next().map_err(|_| Refusal::EpochsUsedUp { topic: id })?;
+        let epoch = topic
+            .epoch
+            .max(wanted.stored.unwrap_or(Epoch::ZERO))
+            .next()
+            .map_err(|_| Refusal::EpochsUsedUp { topic: id })?;
         let (resume_at, ceiling) = match (topic.disk, wanted.other_disk) {
             (Some(disk), OtherDisk::Refuse) if disk != open.disk => {
                 return Err(Refusal::OtherDisk { topic: id, disk });

@@ -145,6 +145,7 @@ fn commands() -> impl Strategy<Value = Command> {
                 let topics = topics.into_iter().map(|(topic, give_up, behind)| OpenTopic {
                     topic: id(topic),
                     expected: Epoch::new(behind).unwrap(),
+                    stored: give_up.then(|| Epoch::new(2 * behind).unwrap()),
                     other_disk: if give_up { OtherDisk::GiveUp } else { OtherDisk::Refuse },
                 });
                 OpenTopics { broker, disk, topics: topics.collect() }.into()
@@ -379,8 +380,11 @@ fn open(
     other_disk: OtherDisk,
 ) -> Result<Opening, Refusal> {
     let expected = Epoch::new(expected).unwrap();
-    let topics = vec![OpenTopic { topic: id(1), expected, other_disk }];
-    let disk = DiskId::new([disk; 16]);
+    open_as(state, disk, OpenTopic { topic: id(1), expected, stored: None, other_disk })
+}
+
+fn open_as(state: &mut State, disk: u8, topic: OpenTopic) -> Result<Opening, Refusal> {
+    let (disk, topics) = (DiskId::new([disk; 16]), vec![topic]);
     match state.apply(&OpenTopics { broker: BrokerId::new(1), disk, topics }.into()) {
         Ok(Outcome::OpenTopics(mut openings)) => openings.remove(0),
         other => panic!("{other:?}"),
@@ -446,6 +450,23 @@ fn partitions_that_come_one_by_one_make_a_topic_and_take_after_the_first() {
     state.apply(&DeleteTopic { topic: base.clone(), at: TimeMs::ZERO }.into()).unwrap();
     assert!(state.partitioned(&base).is_none());
     assert_eq!(state.topic_count(), 1);
+}
+
+#[test]
+fn a_topic_opens_above_the_epoch_of_its_log() {
+    let mut state = formed();
+    create(&mut state, "/default/t", NewTopics::Plain(id(1))).unwrap();
+    for (expected, stored, opened) in
+        [(0, None, 1), (1, Some(0), 2), (2, Some(2), 3), (3, Some(7), 8)]
+    {
+        let topic = OpenTopic {
+            topic: id(1),
+            expected: Epoch::new(expected).unwrap(),
+            stored: stored.map(|epoch| Epoch::new(epoch).unwrap()),
+            other_disk: OtherDisk::Refuse,
+        };
+        assert_eq!(open_as(&mut state, 1, topic).unwrap().epoch.get(), opened);
+    }
 }
 
 #[test]

@@ -56,7 +56,12 @@ fn create(number: u64) -> CreateTopic {
 
 fn open(meta: &Meta, number: u64, expected: u32) -> OpenTopics {
     let expected = Epoch::new(expected).unwrap();
-    let topics = vec![OpenTopic { topic: id(number), expected, other_disk: OtherDisk::Refuse }];
+    let topics = vec![OpenTopic {
+        topic: id(number),
+        expected,
+        stored: None,
+        other_disk: OtherDisk::Refuse,
+    }];
     OpenTopics { broker: meta.broker(), disk: DISK, topics }
 }
 
