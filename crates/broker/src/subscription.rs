@@ -347,7 +347,7 @@ impl Topic {
         self.broker.check_running()?;
         self.require_subscription(name)?;
         // Without a task nothing was delivered, and there is nothing to settle.
-        let settle = Command::Settle { settle, incarnation: None };
+        let settle = Command::Settle { settle, of: None };
         self.broker.inner.subscriptions.tell(&self.key(name), settle).await;
         Ok(())
     }

@@ -110,17 +110,25 @@ pub struct Delivery {
     pub deliveries: u32,
 }
 
-/// How often a record was delivered, and how often that failed.
+/// How often a record was delivered, to whom last, and how often that failed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tries {
     pub(crate) deliveries: u32,
     pub(crate) failures: u32,
+    /// `None`: it was not delivered yet.
+    pub(crate) consumer: Option<ConsumerId>,
+}
+
+impl Tries {
+    /// Whether it was delivered to this consumer last; `None`: whoever that was.
+    pub(crate) fn is_of(&self, consumer: Option<ConsumerId>) -> bool {
+        consumer.is_none() || self.consumer == consumer
+    }
 }
 
 /// Records at a consumer.
 #[derive(Clone, Copy, Debug)]
 struct Flight {
-    consumer: ConsumerId,
     tries: Tries,
     /// Of the delivery: later ones have greater ones.
     number: u64,
@@ -273,11 +281,11 @@ impl Engine {
 
     /// The offsets of a range are not in the log any more, or will never be: they are settled, in flight or not.
     pub fn missing(&mut self, range: Range<Offset>) {
-        for (taken, flight) in self.flights.take(range.clone()) {
-            self.landed(flight.consumer, &taken);
+        for (taken, flight) in self.flights.take(range.clone(), |_| true) {
+            self.landed(&flight, &taken);
             self.settled(taken);
         }
-        self.settle_tried(range.clone());
+        self.settle_tried(range.clone(), None);
         self.queue.remove(range.clone());
         if range.start <= self.next {
             self.next = self.next.max(range.end);
@@ -285,22 +293,23 @@ impl Engine {
         }
     }
 
-    /// Records were acknowledged, or appended to the dead-letter topic. Offsets that were not delivered are passed over.
-    pub fn acknowledge(&mut self, range: Range<Offset>, now: Duration) {
-        for (taken, flight) in self.flights.take(range.clone()) {
-            self.landed(flight.consumer, &taken);
-            self.came_on(flight, taken.start, now);
+    /// Records were acknowledged, or appended to the dead-letter topic. Offsets that were not delivered are passed over, and
+    /// those that were not delivered to `of` last; `None`: whoever that was.
+    pub fn acknowledge(&mut self, range: Range<Offset>, of: Option<ConsumerId>, now: Duration) {
+        for (taken, flight) in self.flights.take(range.clone(), |flight| flight.tries.is_of(of)) {
+            self.landed(&flight, &taken);
+            self.came_on(&flight, taken.start, now);
             self.settled(taken);
         }
-        self.settle_tried(range);
+        self.settle_tried(range, of);
     }
 
     /// Settles what was delivered and is in flight no more.
-    fn settle_tried(&mut self, range: Range<Offset>) {
-        for taken in self.queue.take_tried(range.clone()) {
+    fn settle_tried(&mut self, range: Range<Offset>, of: Option<ConsumerId>) {
+        for taken in self.queue.take_tried(range.clone(), of) {
             self.settled(taken);
         }
-        for taken in self.poison.take(range) {
+        for taken in self.poison.take(range, of) {
             self.settled(taken);
         }
     }
@@ -311,15 +320,15 @@ impl Engine {
     }
 
     /// The consumer holds the records of a flight no more.
-    fn landed(&mut self, consumer: ConsumerId, range: &Range<Offset>) {
-        if let Some(consumer) = self.consumers.get_mut(consumer) {
+    fn landed(&mut self, flight: &Flight, range: &Range<Offset>) {
+        if let Some(consumer) = flight.tries.consumer.and_then(|id| self.consumers.get_mut(id)) {
             consumer.in_flight -= range.start.distance(range.end);
         }
     }
 
     /// The consumer of a flight dealt with it, from `first` on.
-    fn came_on(&mut self, flight: Flight, first: Offset, at: Duration) {
-        if let Some(consumer) = self.consumers.get_mut(flight.consumer) {
+    fn came_on(&mut self, flight: &Flight, first: Offset, at: Duration) {
+        if let Some(consumer) = flight.tries.consumer.and_then(|id| self.consumers.get_mut(id)) {
             consumer.came_on = Some((flight.number, first, at));
         }
     }
@@ -350,7 +359,7 @@ impl Engine {
         if self.consumers.is_empty() {
             self.alone_since = Some(now);
         }
-        for (range, flight) in self.flights.take_where(|flight| flight.consumer == id) {
+        for (range, flight) in self.flights.take_where(|flight| flight.tries.is_of(Some(id))) {
             self.put_back(range, Duration::ZERO, flight.tries);
         }
         self.assign();
@@ -428,6 +437,7 @@ impl Engine {
         let (consumer, range, mut tries) = self.queue.next(&mut self.consumers, room)?;
         let count = range.start.distance(range.end);
         tries.deliveries += 1;
+        tries.consumer = Some(consumer);
         let to = self.consumers.get_mut(consumer).expect("the queue chose one that is there");
         if to.credit < u64::MAX {
             to.credit -= count;
@@ -436,7 +446,7 @@ impl Engine {
             Promise::AtLeastOnce => {
                 to.in_flight += count;
                 self.delivered += 1;
-                let flight = Flight { consumer, tries, number: self.delivered };
+                let flight = Flight { tries, number: self.delivered };
                 let deadline = self.deadline(now);
                 self.flights.insert(range.clone(), deadline, flight);
             }

@@ -186,13 +186,19 @@ impl Keys {
         self.tried - self.tried_away
     }
 
-    /// Forgets the records of a range that wait and were delivered before, which are settled; which these are.
-    pub(crate) fn take_tried(&mut self, range: Range<Offset>) -> Vec<Offset> {
+    /// Forgets the records of a range that wait and were delivered before, to `of` last, which are settled; which these are.
+    /// `None`: to whomever.
+    pub(crate) fn take_tried(
+        &mut self,
+        range: Range<Offset>,
+        of: Option<ConsumerId>,
+    ) -> Vec<Offset> {
         if self.tried == 0 {
             return Vec::new();
         }
         let is_tried = |(offset, key): &(&Offset, &Key)| {
-            self.keys[*key].waiting.get(*offset).is_some_and(Waiting::is_tried)
+            let waiting = self.keys[*key].waiting.get(*offset);
+            waiting.is_some_and(|waiting| waiting.is_tried() && waiting.tries.is_of(of))
         };
         let tried = self.of_record.range(range).filter(is_tried);
         let tried: Vec<_> = tried.map(|(offset, _)| *offset).collect();

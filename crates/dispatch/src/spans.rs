@@ -37,30 +37,31 @@ impl<T: Copy> Spans<T> {
         self.by_start.insert(range.start, Span { end: range.end, at, value });
     }
 
-    /// Takes out whatever of `range` is in here, rising; ranges that it cuts keep the rest.
-    pub(crate) fn take(&mut self, range: Range<Offset>) -> Vec<(Range<Offset>, T)> {
-        let mut taken = Vec::new();
+    /// Takes out whatever of `range` is in here and `wanted` picks, rising; ranges that it cuts keep the rest.
+    pub(crate) fn take(
+        &mut self,
+        range: Range<Offset>,
+        wanted: impl Fn(&T) -> bool,
+    ) -> Vec<(Range<Offset>, T)> {
         if range.is_empty() {
-            return taken;
+            return Vec::new();
         }
-        self.split(range.start);
-        self.split(range.end);
-        while let Some((&start, _)) = self.by_start.range(range.clone()).next() {
+        let before = self.by_start.range(..range.start).next_back();
+        let before = before.filter(|(_, span)| span.end > range.start);
+        let touched = before.into_iter().chain(self.by_start.range(range.clone()));
+        let picked = touched.filter(|(_, span)| wanted(&span.value));
+        let starts: Vec<_> = picked.map(|(&start, _)| start).collect();
+        let take = |start: Offset| {
             let span = self.remove(start);
-            taken.push((start..span.end, span.value));
-        }
-        taken
-    }
-
-    /// Makes two ranges of one that `at` lies within.
-    fn split(&mut self, at: Offset) {
-        if let Some((&start, &span)) = self.by_start.range(..at).next_back()
-            && at < span.end
-        {
-            self.remove(start);
-            self.insert(start..at, span.at, span.value);
-            self.insert(at..span.end, span.at, span.value);
-        }
+            let taken = start.max(range.start)..span.end.min(range.end);
+            for rest in [start..taken.start, taken.end..span.end] {
+                if !rest.is_empty() {
+                    self.insert(rest, span.at, span.value);
+                }
+            }
+            (taken, span.value)
+        };
+        starts.into_iter().map(take).collect()
     }
 
     /// Takes out at most `limit` offsets of the earliest range if its time is not after `now`.

@@ -8,7 +8,7 @@ use danube_model::{Batch, ConsumerId, GapReason, Offset, Record, TimeMs, caps};
 use tokio::sync::oneshot;
 
 use super::Settle;
-use super::live::{Command, Handle};
+use super::live::{Command, Deliveries, Handle};
 use super::outbox::Outbox;
 use crate::error::{Error, Result};
 
@@ -98,10 +98,11 @@ impl Consumer {
         }
     }
 
-    /// As [`crate::Topic::settle`], without looking anything up, and only for what was delivered under this incarnation of
-    /// the cursor. Cancel safe.
+    /// As [`crate::Topic::settle`], without looking anything up, and only for what was delivered to this consumer last, under
+    /// this incarnation of the cursor. Cancel safe.
     pub async fn settle(&self, settle: Settle, incarnation: u64) -> Result<()> {
-        let command = Command::Settle { settle, incarnation: Some(incarnation) };
+        let of = Some(Deliveries { consumer: self.id, incarnation });
+        let command = Command::Settle { settle, of };
         self.handle.send(command).await.map_err(|_| Error::Replaced)
     }
 }

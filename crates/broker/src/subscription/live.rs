@@ -40,8 +40,8 @@ pub(super) enum Command {
     Leave { outbox: Arc<Outbox>, done: oneshot::Sender<()> },
     /// A consumer was registered, maybe in place of another; the answer comes when it is expected.
     Registered { consumer: ConsumerId, replaced: Option<ConsumerId>, done: oneshot::Sender<()> },
-    /// A consumer has done something with records: with those that were delivered under this incarnation, if it knows.
-    Settle { settle: Settle, incarnation: Option<u64> },
+    /// Somebody has done something with records; only with these deliveries, if it is known.
+    Settle { settle: Settle, of: Option<Deliveries> },
     /// The cursor is to be set anew.
     Seek { floor: Offset, done: oneshot::Sender<Result<()>> },
     /// Something is asked.
@@ -56,6 +56,13 @@ pub(super) enum Command {
     Saved(bool),
     /// The broker stops: the last answer is what of the cursor is to be saved.
     Stop { done: oneshot::Sender<Option<SaveCursor>> },
+}
+
+/// Those to one consumer under one incarnation of the cursor.
+#[derive(Clone, Copy)]
+pub(super) struct Deliveries {
+    pub(super) consumer: ConsumerId,
+    pub(super) incarnation: u64,
 }
 
 /// A consumer that attaches.

@@ -16,7 +16,7 @@ use danube_model::{
 use tokio::sync::{mpsc, oneshot};
 
 use super::dead_letter::DeadLetters;
-use super::live::{Command, Key};
+use super::live::{Command, Deliveries, Key};
 use super::outbox::{Outbox, Touched};
 use super::source::{Found, Source};
 use super::{Settle, SubscriptionDescription};
@@ -177,7 +177,7 @@ impl Task {
             () = touched.some() => return self.look_at_consumers().await,
             offset = self.dead_letters.appended() => {
                 let now = self.now();
-                self.engine.acknowledge(offset..offset + 1, now);
+                self.engine.acknowledge(offset..offset + 1, None, now);
             }
             found = self.source.more(next), if wants => return self.found(found),
             command = self.commands.recv() => return self.commands(command).await,
@@ -251,7 +251,7 @@ impl Task {
                 self.registered(consumer, replaced);
                 let _ = done.send(());
             }
-            Command::Settle { settle, incarnation } => self.settle(settle, incarnation),
+            Command::Settle { settle, of } => self.settle(settle, of),
             Command::Seek { floor, done } => {
                 let _ = done.send(self.seek(floor).await);
             }
@@ -294,28 +294,29 @@ impl Task {
     fn stop(&mut self, done: oneshot::Sender<Option<SaveCursor>>) -> Next {
         self.commands.close();
         while let Ok(command) = self.commands.try_recv() {
-            if let Command::Settle { settle, incarnation } = command {
-                self.settle(settle, incarnation);
+            if let Command::Settle { settle, of } = command {
+                self.settle(settle, of);
             }
         }
         let _ = done.send(self.collect());
         self.end(&Error::Stopping)
     }
 
-    fn settle(&mut self, settle: Settle, incarnation: Option<u64>) {
+    fn settle(&mut self, settle: Settle, of: Option<Deliveries>) {
         // The cursor was set anew since: what is in flight was delivered once more.
-        if incarnation.is_some_and(|incarnation| incarnation != self.incarnation) {
+        if of.is_some_and(|of| of.incarnation != self.incarnation) {
             return;
         }
+        let of = of.map(|of| of.consumer);
         match settle {
             Settle::Acknowledge(ranges) => {
                 let now = self.now();
-                ranges.into_iter().for_each(|range| self.engine.acknowledge(range, now));
+                ranges.into_iter().for_each(|range| self.engine.acknowledge(range, of, now));
             }
             Settle::Refuse { offset, delay_ms, reason } => {
-                self.engine.refuse(offset, delay_ms, &reason, self.now());
+                self.engine.refuse(offset, of, delay_ms, &reason, self.now());
             }
-            Settle::Reject { offset, reason } => self.engine.reject(offset, &reason),
+            Settle::Reject { offset, reason } => self.engine.reject(offset, of, &reason),
         }
     }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::time::Duration;
 
-use danube_model::{FailurePolicy, Offset, PoisonPolicy};
+use danube_model::{ConsumerId, FailurePolicy, Offset, PoisonPolicy};
 
 use super::{Action, Engine, Flight, Tries};
 
@@ -38,12 +38,17 @@ impl Poison {
         blocking.map(|(offset, _)| *offset)
     }
 
-    /// Takes out what of a range is in here.
-    pub(super) fn take(&mut self, range: Range<Offset>) -> Vec<Range<Offset>> {
+    /// Takes out what of a range is in here and was delivered last to `of`; `None`: whoever that was.
+    pub(super) fn take(
+        &mut self,
+        range: Range<Offset>,
+        of: Option<ConsumerId>,
+    ) -> Vec<Range<Offset>> {
         if self.records.is_empty() || range.is_empty() {
             return Vec::new();
         }
-        let offsets: Vec<_> = self.records.range(range).map(|(offset, _)| *offset).collect();
+        let its = self.records.range(range).filter(|(_, poisoned)| poisoned.tries.is_of(of));
+        let offsets: Vec<_> = its.map(|(offset, _)| *offset).collect();
         for offset in &offsets {
             self.remove(*offset);
         }
@@ -64,11 +69,18 @@ impl Poison {
 
 impl Engine {
     /// A consumer refused a record that it holds; it wants it again after a while. Records that are not in flight are
-    /// passed over.
-    pub fn refuse(&mut self, offset: Offset, delay_ms: u64, reason: &str, now: Duration) {
-        for (range, flight) in self.flights.take(offset..offset + 1) {
-            self.landed(flight.consumer, &range);
-            self.came_on(flight, offset, now);
+    /// passed over, and those that are not at `of`; `None`: whoever has them.
+    pub fn refuse(
+        &mut self,
+        offset: Offset,
+        of: Option<ConsumerId>,
+        delay_ms: u64,
+        reason: &str,
+        now: Duration,
+    ) {
+        if let Some((range, flight)) = self.take_flight(offset, of) {
+            self.landed(&flight, &range);
+            self.came_on(&flight, offset, now);
             let mut tries = flight.tries;
             tries.failures += 1;
             let due = now.saturating_add(self.settings.policy.delay(tries.failures, delay_ms));
@@ -76,20 +88,29 @@ impl Engine {
         }
     }
 
-    /// A record can't be sent to the consumer that it was handed out to, nor to any other: it is poison.
-    pub fn reject(&mut self, offset: Offset, reason: &str) {
-        for (range, flight) in self.flights.take(offset..offset + 1) {
-            self.landed(flight.consumer, &range);
+    /// A record can't be sent to the consumer that it was handed out to, nor to any other: it is poison. What is not at `of`
+    /// is passed over; `None`: whoever has it.
+    pub fn reject(&mut self, offset: Offset, of: Option<ConsumerId>, reason: &str) {
+        if let Some((range, flight)) = self.take_flight(offset, of) {
+            self.landed(&flight, &range);
             self.poisoned(range, flight.tries, reason);
         }
     }
 
     /// Records that were handed out can't be read at present: they are handed out again later, and that is no failure.
     pub fn postpone(&mut self, range: Range<Offset>, due: Duration) {
-        for (range, flight) in self.flights.take(range) {
-            self.landed(flight.consumer, &range);
+        for (range, flight) in self.flights.take(range, |_| true) {
+            self.landed(&flight, &range);
             self.put_back(range, due, flight.tries);
         }
+    }
+
+    fn take_flight(
+        &mut self,
+        offset: Offset,
+        of: Option<ConsumerId>,
+    ) -> Option<(Range<Offset>, Flight)> {
+        self.flights.take(offset..offset + 1, |flight| flight.tries.is_of(of)).pop()
     }
 
     /// Other rules for records that fail. Poison that blocked is treated by them; deliveries on their way keep their
@@ -119,7 +140,7 @@ impl Engine {
                 self.flights.insert(range, deadline, flight);
                 continue;
             }
-            self.landed(flight.consumer, &range);
+            self.landed(&flight, &range);
             let mut tries = flight.tries;
             tries.failures += 1;
             self.failed(range, tries, Duration::ZERO, "not acknowledged in time");
@@ -134,7 +155,7 @@ impl Engine {
 
     /// The deadline of a flight whose consumer dealt last with something that it got before: it is not late, only busy.
     fn prolonged(&self, flight: &Flight, first: Offset) -> Option<Duration> {
-        let (number, offset, at) = self.consumers.get(flight.consumer)?.came_on?;
+        let (number, offset, at) = self.consumers.get(flight.tries.consumer?)?.came_on?;
         ((number, offset) < (flight.number, first)).then(|| self.deadline(at))
     }
 

@@ -204,14 +204,19 @@ impl Queue {
         }
     }
 
-    /// Takes out what of a range was handed out before and waits.
-    pub(super) fn take_tried(&mut self, range: Range<Offset>) -> Vec<Range<Offset>> {
+    /// Takes out what of a range was handed out before, to `of` last, and waits; `None`: to whomever.
+    pub(super) fn take_tried(
+        &mut self,
+        range: Range<Offset>,
+        of: Option<ConsumerId>,
+    ) -> Vec<Range<Offset>> {
         match self {
             Queue::Ranges(ranges) => {
-                ranges.waiting.take(range).into_iter().map(|(range, _)| range).collect()
+                let taken = ranges.waiting.take(range, |tries| tries.is_of(of));
+                taken.into_iter().map(|(range, _)| range).collect()
             }
             Queue::Keys(keys) => {
-                keys.take_tried(range).into_iter().map(|offset| offset..offset + 1).collect()
+                keys.take_tried(range, of).into_iter().map(|offset| offset..offset + 1).collect()
             }
         }
     }

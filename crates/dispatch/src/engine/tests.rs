@@ -16,9 +16,11 @@ fn events() -> impl Strategy<Value = Event> {
         1 => (0u8..4, 0u8..4).prop_map(|(consumer, filter)| Event::Expect { consumer, filter }),
         2 => (0u8..4, 1u64..9).prop_map(|(consumer, records)| Event::Grant { consumer, records }),
         1 => (0u8..4, any::<bool>()).prop_map(|(consumer, room)| Event::Room { consumer, room }),
-        8 => (0u64..40, 1u64..12).prop_map(|(first, count)| Event::Acknowledge { first, count }),
-        3 => (0u64..40, 0u64..9_000).prop_map(|(offset, delay)| Event::Refuse { offset, delay }),
-        1 => (0u64..40).prop_map(Event::Reject),
+        8 => (0u64..40, 1u64..12, 0u8..8)
+            .prop_map(|(first, count, of)| Event::Acknowledge { first, count, of }),
+        3 => (0u64..40, 0u8..8, 0u64..9_000)
+            .prop_map(|(offset, of, delay)| Event::Refuse { offset, of, delay }),
+        1 => (0u64..40, 0u8..8).prop_map(|(offset, of)| Event::Reject { offset, of }),
         4 => (1u64..6_000).prop_map(Event::Wait),
         1 => (0u64..20, 1u64..9).prop_map(|(first, count)| Event::Missing { first, count }),
         1 => (0u64..40).prop_map(Event::Seek),
@@ -123,13 +125,13 @@ fn only_the_late_message_comes_again() {
     join(&mut engine, 2, u64::MAX);
     engine.offer(range(0, 200));
     assert_eq!(deliveries(&mut engine, SECOND), [(1, 0, 100, 1), (2, 100, 200, 1)]);
-    engine.acknowledge(range(1, 200), SECOND);
+    engine.acknowledge(range(1, 200), None, SECOND);
     for (second, count) in [(3, 2), (5, 3), (7, 4)] {
         assert_eq!(engine.next_timer(), Some(SECOND * second));
         let late = deliveries(&mut engine, SECOND * second);
         assert!(matches!(late[..], [(_, 0, 1, again)] if again == count), "{late:?}");
     }
-    engine.acknowledge(range(0, 1), SECOND);
+    engine.acknowledge(range(0, 1), None, SECOND);
     assert_eq!((engine.cursor().floor(), engine.next_timer()), (Offset::new(200), None));
 }
 
@@ -144,7 +146,7 @@ fn a_slow_consumer_that_comes_on_is_not_late() {
     for message in 0..40 {
         let now = SECOND * (message as u32 + 2);
         assert_eq!(deliveries(&mut engine, now), []);
-        engine.acknowledge(range(message, message + 1), now);
+        engine.acknowledge(range(message, message + 1), None, now);
     }
     // It stops at the 41st: then that is late, and what waits behind it.
     assert_eq!(deliveries(&mut engine, SECOND * 42), []);
@@ -164,8 +166,8 @@ fn messages_that_are_gone_leave_the_window() {
     assert_eq!((engine.wants(), engine.in_flight()), (10, 0));
     engine.offer(range(10, 15));
     assert_eq!(deliveries(&mut engine, SECOND), [(1, 10, 15, 1)]);
-    engine.acknowledge(range(3, 4), SECOND);
-    engine.acknowledge(range(20, 30), SECOND);
+    engine.acknowledge(range(3, 4), None, SECOND);
+    engine.acknowledge(range(20, 30), None, SECOND);
     assert_eq!((engine.cursor().floor(), engine.in_flight()), (Offset::new(10), 5));
 }
 
@@ -176,13 +178,13 @@ fn a_late_acknowledgement_moves_no_cursor_that_was_set_back() {
     join(&mut engine, 1, u64::MAX);
     engine.offer(range(0, 900));
     deliveries(&mut engine, SECOND);
-    engine.acknowledge(range(0, 500), SECOND);
+    engine.acknowledge(range(0, 500), None, SECOND);
     engine.seek(Offset::new(100));
-    engine.acknowledge(range(500, 900), SECOND);
+    engine.acknowledge(range(500, 900), None, SECOND);
     assert_eq!(engine.cursor().floor(), Offset::new(100));
     engine.offer(range(0, 300));
     assert_eq!(deliveries(&mut engine, SECOND), [(1, 100, 300, 1)]);
-    engine.acknowledge(range(100, 900), SECOND);
+    engine.acknowledge(range(100, 900), None, SECOND);
     assert_eq!(engine.cursor().floor(), Offset::new(300));
 }
 
@@ -204,12 +206,12 @@ fn a_key_moves_when_its_earlier_messages_are_settled() {
     assert!(at_once.iter().all(|delivery| delivery.0 == 1), "{at_once:?}");
     let moved = 10 - at_once.iter().map(|(_, start, end, _)| end - start).sum::<u64>();
     assert!((1..10).contains(&moved), "{moved} keys are to move");
-    engine.acknowledge(range(0, 499), SECOND);
+    engine.acknowledge(range(0, 499), None, SECOND);
     let after = deliveries(&mut engine, SECOND);
     assert!(after.iter().all(|delivery| delivery.0 == 2), "{after:?}");
-    engine.acknowledge(range(499, 510), SECOND);
+    engine.acknowledge(range(499, 510), None, SECOND);
     deliveries(&mut engine, SECOND);
-    engine.acknowledge(range(499, 510), SECOND);
+    engine.acknowledge(range(499, 510), None, SECOND);
     assert_eq!(engine.cursor().floor(), Offset::new(510));
 }
 
@@ -221,7 +223,7 @@ fn a_blocked_key_holds_back_itself_alone() {
     let record = |at: u64| (Offset::new(at), if at.is_multiple_of(2) { &b"a"[..] } else { b"b" });
     engine.offer_records(range(0, 4), (0..4).map(record));
     deliveries(&mut engine, SECOND);
-    engine.refuse(Offset::ZERO, 0, "bad", SECOND);
+    engine.refuse(Offset::ZERO, None, 0, "bad", SECOND);
     let reason = "bad".to_owned();
     let blocked = Action::Blocked { offset: Offset::ZERO, deliveries: 1, reason };
     assert_eq!(engine.poll(SECOND), Some(blocked));
@@ -266,12 +268,12 @@ fn a_consumer_that_is_briefly_gone_misses_nothing() {
     engine.leave(id(2), SECOND);
     // The window is free for the others.
     assert_eq!(deliveries(&mut engine, SECOND), [(1, 3, 4, 1)]);
-    engine.acknowledge(range(3, 4), SECOND);
+    engine.acknowledge(range(3, 4), None, SECOND);
     assert_eq!(engine.cursor().floor(), Offset::ZERO);
 
     join_for(&mut engine, 2, u64::MAX, &["b*"], SECOND * 60);
     assert_eq!(deliveries(&mut engine, SECOND * 60), [(2, 0, 2, 2)]);
-    engine.acknowledge(range(0, 2), SECOND * 60);
+    engine.acknowledge(range(0, 2), None, SECOND * 60);
     assert_eq!(deliveries(&mut engine, SECOND * 60), [(2, 2, 3, 1)]);
     engine.leave(id(2), SECOND * 60);
     assert_eq!(engine.next_timer(), Some(SECOND * 120));
@@ -291,7 +293,7 @@ fn time_without_consumers_does_not_count() {
     join_for(&mut engine, 1, u64::MAX, &["a*"], SECOND * 1000);
     offer_keys(&mut engine, 0, &["b", "c", "a"]);
     assert_eq!(deliveries(&mut engine, SECOND * 1059), [(1, 2, 3, 1)]);
-    engine.acknowledge(range(2, 3), SECOND * 1059);
+    engine.acknowledge(range(2, 3), None, SECOND * 1059);
     assert_eq!(engine.cursor().settled().collect::<Vec<_>>(), [range(1, 3)]);
     // One that registers with other filters is expected with these.
     engine.expect("c2", vec![Filter::new("d*")], SECOND * 1059);
@@ -333,7 +335,7 @@ fn consumers_that_come_back_keep_to_the_window() {
         let again = deliveries(&mut engine, SECOND * 2);
         assert_eq!(engine.in_flight(), 2);
         again.iter().for_each(|(_, start, end, _)| {
-            engine.acknowledge(range(*start, *end), SECOND * 2);
+            engine.acknowledge(range(*start, *end), None, SECOND * 2);
         });
     }
     assert_eq!(engine.cursor().floor(), Offset::new(6));

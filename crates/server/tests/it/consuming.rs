@@ -10,7 +10,7 @@ use danube_client::{
 };
 use danube_env::Env;
 use danube_proto::convert::{wire_start, wire_subscription_type};
-use danube_proto::stream::consume_request::{Credit, Open, Request, Seek, Settle};
+use danube_proto::stream::consume_request::{Credit, Open, Refusal, Request, Seek, Settle};
 use danube_proto::stream::consume_response::item::Item;
 use danube_proto::stream::stream_client::StreamClient;
 use danube_proto::stream::{ConsumeRequest, ConsumeResponse, Range};
@@ -346,6 +346,10 @@ struct Bare {
 
 impl Bare {
     async fn open(server: &Server, credit: Credit) -> Bare {
+        Bare::open_as(server, "bare", SubscriptionType::Exclusive, credit).await
+    }
+
+    async fn open_as(server: &Server, name: &str, kind: SubscriptionType, credit: Credit) -> Bare {
         let url = format!("http://{}", server.addresses().client);
         let channel = tonic::transport::Endpoint::from_shared(url).unwrap().connect().await;
         let mut calls = StreamClient::new(channel.unwrap());
@@ -353,8 +357,8 @@ impl Bare {
         let open = Open {
             topic: TOPIC.to_owned(),
             subscription: "s".to_owned(),
-            r#type: wire_subscription_type(SubscriptionType::Exclusive),
-            consumer: "bare".to_owned(),
+            r#type: wire_subscription_type(kind),
+            consumer: name.to_owned(),
             filters: Vec::new(),
             start: Some(wire_start(Start::Earliest)),
             credit: Some(credit),
@@ -435,6 +439,41 @@ async fn a_seek_of_the_stream_divides_what_was_delivered_before_from_what_is_beh
     bare.acknowledge(2, acknowledged(), 2).await;
     bare.until(settled(2)).await;
     assert_eq!(describe(&server).await.floor.get(), 10);
+    server.stop().await.unwrap();
+}
+
+/// A consumer settled what another one held, and one that had got nothing settled everything.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_settlement_of_what_another_stream_holds_is_void() {
+    let directory = Directory::new();
+    let server = directory.start().await;
+    let (credit, none) = (Credit { messages: 10, bytes: 1 << 20 }, Credit::default());
+    let open = |name, credit| Bare::open_as(&server, name, SubscriptionType::Shared, credit);
+    produce(&producer(&server).await, 0..20).await;
+    let mut first = open("first", credit).await;
+    first.until(|item| matches!(item, Item::Delivery(delivery) if delivery.to == 10)).await;
+    let mut second = open("second", credit).await;
+    second.until(|item| matches!(item, Item::Delivery(delivery) if delivery.to == 20)).await;
+    let mut third = open("third", none).await;
+    third.until(|item| matches!(item, Item::Opened(_))).await;
+
+    let all = || vec![Range { from: 0, to: 100 }];
+    second.acknowledge(1, vec![Range { from: 0, to: 3 }], 1).await;
+    second.until(settled(1)).await;
+    third.acknowledge(1, all(), 1).await;
+    let refused = vec![Refusal { offset: 0, ..Refusal::default() }];
+    let refuse = Settle { number: 2, refused, incarnation: 1, ..Settle::default() };
+    third.ask(Request::Settle(refuse)).await;
+    third.until(settled(2)).await;
+    let described = describe(&server).await;
+    assert_eq!((described.floor.get(), described.lag, described.in_flight), (0, 20, 20));
+
+    second.acknowledge(2, all(), 1).await;
+    second.until(settled(2)).await;
+    assert_eq!(describe(&server).await.acked_ranges, [Offset::new(10)..Offset::new(20)]);
+    first.acknowledge(1, all(), 1).await;
+    first.until(settled(1)).await;
+    assert_eq!(describe(&server).await.floor.get(), 20);
     server.stop().await.unwrap();
 }
 

@@ -34,16 +34,21 @@ pub(super) enum Event {
         consumer: u8,
         room: bool,
     },
-    /// Offsets from the floor on.
+    /// Offsets from the floor on; what `of` got last, see [`World::of`].
     Acknowledge {
         first: u64,
         count: u64,
+        of: u8,
     },
     Refuse {
         offset: u64,
+        of: u8,
         delay: u64,
     },
-    Reject(u64),
+    Reject {
+        offset: u64,
+        of: u8,
+    },
     Wait(u64),
     Missing {
         first: u64,
@@ -67,8 +72,16 @@ enum State {
 struct Record {
     key: String,
     state: State,
+    /// Who got it last.
+    last: Option<ConsumerId>,
     deliveries: u32,
     failures: u32,
+}
+
+impl Record {
+    fn is_of(&self, of: Option<ConsumerId>) -> bool {
+        of.is_none() || self.last == of
+    }
 }
 
 struct Present {
@@ -157,6 +170,7 @@ impl World {
             Event::Publish(keys) => self.records.extend(keys.into_iter().map(|key| Record {
                 key: format!("{}{key}", if key < 3 { "a" } else { "b" }),
                 state: State::New,
+                last: None,
                 deliveries: 0,
                 failures: 0,
             })),
@@ -177,23 +191,26 @@ impl World {
                     self.engine.set_room(id, room);
                 }
             }
-            Event::Acknowledge { first, count } => {
+            Event::Acknowledge { first, count, of } => {
                 let first = self.engine.cursor().floor() + first.saturating_sub(3);
-                self.acknowledge(first..first + count);
+                let of = self.of(of);
+                self.acknowledge(first..first + count, of);
             }
-            Event::Refuse { offset, delay } => {
+            Event::Refuse { offset, of, delay } => {
                 let offset = self.engine.cursor().floor() + offset / 4;
-                self.engine.refuse(offset, delay, "refused", self.now);
-                self.came_on(offset.get());
-                if let Some(failures) = self.land(offset) {
+                let of = self.of(of);
+                self.engine.refuse(offset, of, delay, "refused", self.now);
+                if let Some(failures) = self.land(offset, of) {
+                    self.came_on(offset.get());
                     let due = self.now + self.policy.delay(failures + 1, delay);
                     self.fail(offset, due, "refused");
                 }
             }
-            Event::Reject(offset) => {
+            Event::Reject { offset, of } => {
                 let offset = self.engine.cursor().floor() + offset / 4;
-                self.engine.reject(offset, "rejected");
-                if self.land(offset).is_some() {
+                let of = self.of(of);
+                self.engine.reject(offset, of, "rejected");
+                if self.land(offset, of).is_some() {
                     self.poison(offset, "rejected");
                 }
             }
@@ -299,10 +316,19 @@ impl World {
         }
     }
 
-    fn acknowledge(&mut self, range: Range<Offset>) {
-        self.engine.acknowledge(range.clone(), self.now);
+    /// Whose deliveries are meant: from 4 on anybody's, below a consumer's, or one's that may have gone.
+    fn of(&mut self, slot: u8) -> Option<ConsumerId> {
+        let gone = || ConsumerId::new(1 + u64::from(slot)).unwrap();
+        (slot < 4).then(|| self.present(slot).map_or_else(gone, |present| present.id))
+    }
+
+    fn acknowledge(&mut self, range: Range<Offset>, of: Option<ConsumerId>) {
+        self.engine.acknowledge(range.clone(), of, self.now);
         let end = range.end.get().min(self.records.len() as u64);
         for at in range.start.get()..end {
+            if !self.records[at as usize].is_of(of) {
+                continue;
+            }
             self.came_on(at);
             let record = &mut self.records[at as usize];
             if record.state != State::New {
@@ -320,9 +346,10 @@ impl World {
     }
 
     /// How often a record in flight had failed, if it is.
-    fn land(&mut self, offset: Offset) -> Option<u32> {
+    fn land(&mut self, offset: Offset, of: Option<ConsumerId>) -> Option<u32> {
         let record = self.records.get(offset.get() as usize)?;
-        matches!(record.state, State::Flight { .. }).then_some(record.failures)
+        let is_at = matches!(record.state, State::Flight { .. }) && record.is_of(of);
+        is_at.then_some(record.failures)
     }
 
     fn fail(&mut self, offset: Offset, due: Duration, reason: &str) {
@@ -384,7 +411,8 @@ impl World {
         self.engine.seek(Offset::new(to));
         for (at, record) in self.records.iter_mut().enumerate() {
             let state = if (at as u64) < to { State::Settled } else { State::New };
-            *record = Record { state, deliveries: 0, failures: 0, key: record.key.clone() };
+            *record =
+                Record { state, last: None, deliveries: 0, failures: 0, key: record.key.clone() };
         }
         self.saved = (Offset::new(to), BTreeMap::new());
     }
@@ -443,7 +471,7 @@ impl World {
             if let Action::DeadLetter { offset, .. } = action
                 && !offset.get().is_multiple_of(3)
             {
-                self.acknowledge(offset..offset + 1);
+                self.acknowledge(offset..offset + 1, None);
             }
         }
     }
@@ -500,6 +528,7 @@ impl World {
             let deadline = self.now + Duration::from_millis(self.policy.ack_timeout_ms);
             let record = &mut self.records[at as usize];
             record.state = State::Flight { consumer, deadline, number };
+            record.last = Some(consumer);
             record.deliveries += 1;
             assert_eq!(record.deliveries, deliveries);
             let present = self.consumers.iter_mut().find(|present| present.id == consumer);
@@ -645,7 +674,7 @@ impl World {
             self.event(Event::Wait(4_000));
             let end = Offset::new(self.records.len() as u64);
             self.event(Event::Save);
-            self.acknowledge(Offset::ZERO..end);
+            self.acknowledge(Offset::ZERO..end, None);
             self.run();
             self.check();
         }
