@@ -118,12 +118,15 @@ impl Topic {
         Ok(Appending { appending, slot: Arc::clone(&self.slot), open })
     }
 
-    /// Whether it has a log.
+    /// Whether it has a log; of a topic that was deleted this says that it had one.
     pub fn is_reliable(&self) -> bool {
-        let is_reliable = |state: &danube_meta::State| {
-            state.topic_by_id(&self.slot.id).is_none_or(|topic| topic.is_reliable())
-        };
-        self.broker.inner.meta.read(is_reliable)
+        self.reliability().unwrap_or(true)
+    }
+
+    /// Whether it has a log; `None` if it was deleted.
+    fn reliability(&self) -> Option<bool> {
+        let is_reliable = |topic: &Arc<danube_meta::state::Topic>| topic.is_reliable();
+        self.broker.inner.meta.read(|state| state.topic_by_id(&self.slot.id).map(is_reliable))
     }
 
     /// Hands a verified batch of a non-reliable topic to whoever listens; it is kept nowhere.
@@ -134,10 +137,7 @@ impl Topic {
     pub fn publish(&self, batch: &Batch) -> Result<()> {
         self.broker.check_running()?;
         let topic = || self.slot.name.clone();
-        let is_reliable = |state: &danube_meta::State| {
-            state.topic_by_id(&self.slot.id).map(|topic| topic.is_reliable())
-        };
-        match self.broker.inner.meta.read(is_reliable) {
+        match self.reliability() {
             None => return Err(Error::TopicNotFound { topic: topic() }),
             Some(true) => return Err(Error::Reliable { topic: topic() }),
             Some(false) => {}
