@@ -6,6 +6,7 @@
 //! the only copy of what is written to it. What lies behind a log's end is cut when the log is opened (`files`).
 
 mod open;
+mod trim;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -15,6 +16,7 @@ use danube_env::{Disk, File, Reserve};
 use danube_model::{DiskId, Durability, Epoch, Frame, Offset, TimeMs, TopicId};
 
 use self::open::{open_active, open_new, seal_number};
+pub(crate) use self::trim::{Trims, enter, gone};
 use crate::checkpoint::{Checkpoint, CheckpointLog, Gap, Writer};
 use crate::error::{Error, Result};
 use crate::files;

@@ -43,6 +43,23 @@ fn remove_dir(disk: &dyn Disk, dir: &Path) -> Result<()> {
     }
 }
 
+/// Removes segments that lie below the durable starts of their logs. What a power cut brings back of them is removed when
+/// their log is listed.
+pub(crate) fn remove_segments(
+    disk: &dyn Disk,
+    layout: &Layout,
+    segments: &[(TopicId, Offset)],
+) -> Result<()> {
+    for (topic, first) in segments {
+        let path = layout.segment(*topic, *first);
+        match disk.remove_file(&path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            removed => removed.map_err(Error::io("remove", &path))?,
+        }
+    }
+    Ok(())
+}
+
 /// First offsets of the segments in a log's directory, rising; none if it does not exist.
 pub(crate) fn segments(disk: &dyn Disk, layout: &Layout, topic: TopicId) -> Result<Vec<Offset>> {
     let entries = layout::list(disk, &layout.topic_dir(topic))?;
@@ -58,8 +75,8 @@ pub(crate) fn check_version(disk: &dyn Disk, path: &Path) -> Result<()> {
     }
 }
 
-/// Lists a log's files into its view, and takes away what lies behind its end: bytes that neither a checkpoint nor the
-/// journal counts. Returns what was odd, for the operator. Blocks; the log is not open.
+/// Lists a log's files into its view, and takes away what lies below its start, of which a stop left the files, or behind its
+/// end: bytes that neither a checkpoint nor the journal counts. Returns what was odd, for the operator. Blocks; the log is not open.
 ///
 /// # Errors
 ///
@@ -75,15 +92,16 @@ pub(crate) fn find(
     for first in segments(disk, layout, topic)? {
         check_version(disk, &layout.segment(topic, first))?;
     }
-    let (end, active) = {
+    let (start, end, active) = {
         let view = shared.view();
-        (view.filled, view.segments.last().cloned())
+        (view.start, view.filled, view.segments.last().cloned())
     };
     let mut segments = Vec::new();
     let mut taking = Taking { disk, layout, topic, gone: BTreeSet::new(), odd: Vec::new() };
     let mut names = BTreeSet::new();
     for entry in disk.list(&dir).map_err(Error::io("list", &dir))? {
         match layout::parse_segment(&entry.name) {
+            Some(first) if first < start => remove_segments(disk, layout, &[(topic, first)])?,
             Some(first) if first >= end => taking.take(first, behind)?,
             Some(first) => {
                 let kind = match &active {

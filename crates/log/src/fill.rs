@@ -3,20 +3,24 @@
 //! It hears of every round from the commit loop, in order, of small ones together, and answers through [`Feedback`], which
 //! never blocks: so the two can't wait for each other in a circle.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use danube_env::Env;
 use danube_env::disk::Lock;
-use danube_model::{TimeMs, TopicId};
+use danube_model::{Offset, TimeMs, TopicId};
 use tokio::sync::{Notify, OwnedSemaphorePermit, mpsc, oneshot};
 
-use crate::bodies::{Bodies, Body, Record};
+use crate::bodies::{self, Bodies, Body, Record, Trims};
 use crate::checkpoint::{self, Gap, Writer};
 use crate::error::{Error, Result};
+use crate::files;
 use crate::journal::writer;
 use crate::layout::Layout;
+use crate::mutant;
+use crate::recovery::fill_at_need;
 use crate::shared::Shared;
 
 /// What the filler is told.
@@ -37,6 +41,9 @@ pub(crate) enum Fill {
     Accepted { topic: TopicId, gaps: Vec<Gap> },
     /// Put everything up to `round` into segments, synced, and say so in a checkpoint.
     Checkpoint(Asked),
+    /// Let go of segments that hold nothing at or above these offsets, in a checkpoint; and then say which, to have their
+    /// files removed.
+    Trim { before: BTreeMap<TopicId, Offset>, asked: Asked, done: oneshot::Sender<Result<Trims>> },
     /// Make a journal file.
     MakeFile { index: u32, bytes: u64 },
 }
@@ -156,6 +163,15 @@ impl Filler {
                 }
                 Fill::Accepted { topic, gaps } => self.bodies.accept(topic, &gaps),
                 Fill::Checkpoint(asked) => checkpoint = Some(asked),
+                Fill::Trim { before, asked, done } => {
+                    let trimmed = self.trim(&before, asked)?;
+                    if trimmed.is_ok() {
+                        rooms.clear();
+                        // It is as good as one that was asked for before.
+                        checkpoint = None;
+                    }
+                    let _ = done.send(trimmed);
+                }
                 Fill::MakeFile { index, bytes } => self.make_file(index, bytes)?,
             }
             let held: usize = rooms.iter().map(OwnedSemaphorePermit::num_permits).sum();
@@ -173,12 +189,12 @@ impl Filler {
                 if result.is_ok() {
                     rooms.clear();
                     self.feedback.say(|said| said.filled = true);
-                    if let Some(asked) = checkpoint
-                        && self.take_checkpoint(asked)?
-                    {
-                        checkpoint = None;
-                    } else if checkpoint.is_some() {
-                        full = Some(self.full());
+                    if let Some(asked) = checkpoint {
+                        match self.take_checkpoint(asked, &Trims::new()) {
+                            Ok(()) => checkpoint = None,
+                            Err(error) if error.is_full() => full = Some(self.full()),
+                            Err(error) => return Err(error),
+                        }
                     }
                 }
                 let now = full.clone();
@@ -187,23 +203,44 @@ impl Filler {
         }
     }
 
-    /// False: there is no room for it. Any other error is final.
-    fn take_checkpoint(&mut self, asked: Asked) -> Result<bool> {
+    /// Lets go of segments at the front of logs. The outer error is final.
+    fn trim(&mut self, before: &BTreeMap<TopicId, Offset>, asked: Asked) -> Result<Result<Trims>> {
+        match fill_at_need(&mut self.bodies) {
+            Ok(()) => self.feedback.say(|said| said.filled = true),
+            Err(error) if error.is_disk_failure() => return Err(error),
+            Err(error) => return Ok(Err(error)),
+        }
+        let trims = self.bodies.trims(before);
+        match self.take_checkpoint(asked, &trims) {
+            Ok(()) => self.bodies.trimmed(&trims),
+            Err(error) if error.is_full() => return Ok(Err(error)),
+            Err(error) => return Err(error),
+        }
+        Ok(Ok(trims))
+    }
+
+    /// Takes a checkpoint of logs without what `trims` says. Any error but that there is no room is final.
+    fn take_checkpoint(&mut self, asked: Asked, trims: &Trims) -> Result<()> {
         self.bodies.sync()?;
+        if mutant::is("removed_before_start_is_durable") {
+            files::remove_segments(&*self.env.disk, &self.layout, &bodies::gone(trims))?;
+        }
         for problem in std::mem::take(&mut self.bodies.problems) {
             tracing::error!(error = %problem, "a segment can't be sealed");
         }
         let written = TimeMs::new(self.env.clock.wall_ms());
         let Asked { round, clean, generation } = asked;
-        let checkpoint = self.bodies.checkpoint(round, clean, written, self.writer, generation);
-        match checkpoint::write(&*self.env.disk, &self.layout, &checkpoint) {
-            Ok(()) => {
-                self.feedback.say(|said| said.checkpointed = Some(round));
-                Ok(true)
-            }
-            Err(error) if error.is_full() => Ok(false),
-            Err(error) => Err(error),
+        let mut checkpoint = self.bodies.checkpoint(round, clean, written, self.writer, generation);
+        bodies::enter(trims, &mut checkpoint);
+        let write = || checkpoint::write(&*self.env.disk, &self.layout, &checkpoint);
+        if trims.is_empty() {
+            write()?;
+        } else {
+            // It makes room for more.
+            self.bodies.reserve.retry(write, Error::is_full)?;
         }
+        self.feedback.say(|said| said.checkpointed = Some(round));
+        Ok(())
     }
 
     fn make_file(&self, index: u32, bytes: u64) -> Result<()> {

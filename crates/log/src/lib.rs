@@ -49,4 +49,4 @@ pub use crate::mutant::{MUTANTS, plant};
 pub use crate::reader::{Bounds, Damage, Read, Reader, Start};
 pub use crate::recovery::{Report, RolledBack, holds_logs};
 pub use crate::shared::Ends;
-pub use crate::store::{Checked, Expected, Facts, Store};
+pub use crate::store::{Checked, Expected, Facts, Holding, SealedSegment, Store};

@@ -104,11 +104,16 @@ impl Log {
     /// Makes explicit gaps of everything that is damaged in the log's files. Reads all of them.
     pub async fn accept_damage(&self) -> Result<Vec<Gap>> {
         let topic = self.topic();
-        self.store.ask(topic, |done| Item::Finish { done }).await?;
+        self.seal().await?;
         let gaps = self.store.accept_damage(&self.shared).await?;
         let accepted = gaps.clone();
         self.store.ask(topic, |done| Item::Accepted { gaps: accepted, done }).await?;
         Ok(gaps)
+    }
+
+    /// Seals the segment that is being filled, if there is one.
+    pub async fn seal(&self) -> Result<()> {
+        self.store.ask(self.topic(), |done| Item::Finish { done }).await
     }
 
     /// Closes the log: what was submitted before is finished, nothing is accepted after. Its end is then proven.

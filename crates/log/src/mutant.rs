@@ -7,7 +7,7 @@ use danube_env::File;
 
 /// The name of every planted bug.
 #[cfg(feature = "mutants")]
-pub const MUTANTS: [&str; 8] = [
+pub const MUTANTS: [&str; 9] = [
     "ack_before_sync",
     "no_directory_sync",
     "sync_retried",
@@ -16,6 +16,7 @@ pub const MUTANTS: [&str; 8] = [
     "older_epoch_replayed",
     "replay_refused",
     "likely_bytes_kept",
+    "removed_before_start_is_durable",
 ];
 
 #[cfg(feature = "mutants")]

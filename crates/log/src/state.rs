@@ -105,6 +105,13 @@ impl LogState {
         self.gaps.sort_by_key(|gap| gap.from);
     }
 
+    /// Offsets below `start` are not held any more.
+    pub(crate) fn trim(&mut self, start: Offset) {
+        assert!(self.start <= start && start <= self.end, "a start moves on, within its log");
+        self.start = start;
+        self.gaps.retain(|gap| gap.to > start);
+    }
+
     fn add_gap(&mut self, gap: Gap) {
         if self.gaps.len() == GAPS_MAX {
             self.gaps.remove(0);

@@ -1,6 +1,7 @@
 //! The hot tier of one broker: opens, creates and deletes logs, and owns the two loops. How it is opened itself is in `opening`.
 
 mod opening;
+mod trim;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -12,6 +13,7 @@ use danube_model::{DiskId, Durability, Epoch, Offset, TopicId};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
 
 pub use self::opening::{Checked, Expected};
+pub use self::trim::{Holding, SealedSegment};
 
 use crate::bodies::Body;
 use crate::checkpoint::{EndProof, Gap};
@@ -53,8 +55,8 @@ struct Inner {
 
 struct Known {
     shared: Arc<Shared>,
-    /// Its files were listed.
-    found: bool,
+    /// Whether its files were listed. Locked by who lists them.
+    found: Arc<tokio::sync::Mutex<bool>>,
     facts: Facts,
 }
 
@@ -62,7 +64,7 @@ impl Known {
     fn recovered(body: &Body) -> Self {
         let LogState { epoch, level, end_proof, end, .. } = body.state;
         let facts = Facts { epoch, level, end_proof, end };
-        Self { shared: Arc::clone(&body.shared), found: false, facts }
+        Self { shared: Arc::clone(&body.shared), found: Arc::default(), facts }
     }
 }
 
@@ -119,7 +121,7 @@ impl Store {
             end_proof: EndProof::Proven,
             end: Offset::ZERO,
         };
-        self.logs().entry(topic).or_insert(Known { shared, found: false, facts });
+        self.logs().entry(topic).or_insert(Known { shared, found: Arc::default(), facts });
         Ok(())
     }
 
@@ -219,26 +221,28 @@ impl Store {
         let (shared, found, proof) = {
             let logs = self.logs();
             let known = logs.get(&topic).ok_or(Error::NoLog { topic })?;
-            (Arc::clone(&known.shared), known.found, known.facts.end_proof)
+            (Arc::clone(&known.shared), Arc::clone(&known.found), known.facts.end_proof)
         };
-        if !found {
-            let (disk, layout) = (Arc::clone(&self.inner.env.disk), self.inner.layout.clone());
-            let (listed, behind) = (
-                Arc::clone(&shared),
-                match proof {
-                    EndProof::Damaged => Behind::SetAside,
-                    EndProof::Proven | EndProof::Unproven => Behind::Remove,
-                },
-            );
-            let odd = blocking(&*self.inner.env.spawn, move || {
-                files::find(&*disk, &layout, &listed, behind)
-            });
-            for error in self.or_fail(odd.await).await? {
-                tracing::warn!(%topic, %error, "a log's files are not as they were left");
-            }
-            if let Some(known) = self.logs().get_mut(&topic) {
-                known.found = true;
-            }
+        // Who lists them a second time might do it while the log is open already.
+        let mut found = found.lock_owned().await;
+        if *found {
+            return Ok(shared);
+        }
+        let (disk, layout) = (Arc::clone(&self.inner.env.disk), self.inner.layout.clone());
+        let behind = match proof {
+            EndProof::Damaged => Behind::SetAside,
+            EndProof::Proven | EndProof::Unproven => Behind::Remove,
+        };
+        let listed = Arc::clone(&shared);
+        // It keeps the lock even if nobody waits for it any more.
+        let list = move || {
+            let odd = files::find(&*disk, &layout, &listed, behind);
+            *found = odd.is_ok();
+            odd
+        };
+        let odd = blocking(&*self.inner.env.spawn, list).await;
+        for error in self.or_fail(odd).await? {
+            tracing::warn!(%topic, %error, "a log's files are not as they were left");
         }
         Ok(shared)
     }
@@ -381,7 +385,8 @@ impl Store {
         let (disk, layout) = (Arc::clone(&self.inner.env.disk), self.inner.layout.clone());
         let (start, gaps, segments, in_memory) = {
             let view = shared.view();
-            (view.start, view.gaps.clone(), view.segments.clone(), view.unfilled_bytes())
+            let gaps = view.gaps.iter().filter(|gap| gap.to > view.start).copied();
+            (view.start, gaps.collect(), view.segments.clone(), view.unfilled_bytes())
         };
         let count = segments.len();
         let in_files: u64 = blocking(&*self.inner.env.spawn, move || {

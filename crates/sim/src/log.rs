@@ -11,6 +11,7 @@ mod owner;
 mod producer;
 mod reader;
 mod rot;
+mod trimmer;
 
 use std::sync::{Arc, Mutex, MutexGuard};
 

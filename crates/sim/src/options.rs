@@ -39,6 +39,8 @@ pub struct Options {
     pub readers: u64,
     /// Openings, closings and deletions in a life, at most.
     pub acts: u64,
+    /// How often the front of a log goes in a life, at most.
+    pub trims: u64,
     /// By how much the ceiling of offsets rises.
     pub ceiling_step: u64,
     /// Size of the volume.
@@ -106,6 +108,7 @@ impl Options {
     /// What `seed` chooses.
     pub fn new(seed: u64) -> Self {
         let random = Generator::derive(seed, "options");
+        let retention = Generator::derive(seed, "retention");
         let pick = |values: &[u64]| values[random.below(values.len() as u64) as usize];
         let levels = [Levels::Disk, Levels::Any, Levels::Any, Levels::PageCache];
         let values = [Values::Tiny, Values::Small, Values::Small, Values::Any];
@@ -121,6 +124,7 @@ impl Options {
             values: values[random.below(4) as usize],
             readers: pick(&[0, 1, 1, 2]),
             acts: pick(&[0, 2, 6]),
+            trims: [0, 0, 3, 12][retention.below(4) as usize],
             ceiling_step: pick(&[64, 1000, 1 << 32]),
             volume_bytes: pick(&[LARGE_VOLUME, LARGE_VOLUME, LARGE_VOLUME, 2 << 20]),
             faults: Faults::new(&random),

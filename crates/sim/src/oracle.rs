@@ -191,6 +191,12 @@ impl Oracle {
         self.ledger(topic).closed();
     }
 
+    /// What lies before an offset may go from here on.
+    pub fn trimming(&mut self, topic: TopicId, before: Offset) {
+        let ledger = self.ledger(topic);
+        ledger.trimmable = ledger.trimmable.max(before);
+    }
+
     /// A batch is about to be sent for the first time.
     pub fn send(&mut self, topic: TopicId, batch: &Batch) {
         let sent = Sent {

@@ -1,10 +1,12 @@
 //! What the commit loop is asked.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use danube_model::{Batch, Durability, Epoch, GapReason, Offset, TopicId};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
+use crate::bodies::Trims;
 use crate::checkpoint::Gap;
 use crate::error::{Error, Result};
 use crate::shared::Shared;
@@ -88,6 +90,12 @@ pub(crate) enum Command {
         topic: TopicId,
         epoch: Epoch,
         ceiling: Offset,
+    },
+    /// Let go of segments that hold nothing at or above these offsets. The answer is what has gone, durably; the files are
+    /// still there.
+    Trim {
+        before: BTreeMap<TopicId, Offset>,
+        done: Answer<Trims>,
     },
     /// The disk failed elsewhere.
     Fail(Error),

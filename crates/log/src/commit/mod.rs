@@ -223,6 +223,10 @@ impl Committer {
                     live.ceiling = live.ceiling.max(ceiling);
                 }
             }
+            Command::Trim { before, done } => {
+                let asked = self.asked(false);
+                self.tell_filler(Fill::Trim { before, asked, done }).await?;
+            }
             Command::Fail(error) => return Err(error),
             Command::Stop { done } => return Ok(Some(done)),
         }
@@ -314,11 +318,14 @@ impl Committer {
     }
 
     async fn ask_for_checkpoint(&mut self, clean: bool) -> Result<()> {
-        let round = self.journal.last_round();
-        self.checkpointing = Some(round);
+        let asked = self.asked(clean);
+        self.checkpointing = Some(asked.round);
         self.uncheckpointed = 0;
-        let generation = self.journal.generation();
-        self.tell_filler(Fill::Checkpoint(Asked { round, clean, generation })).await
+        self.tell_filler(Fill::Checkpoint(asked)).await
+    }
+
+    fn asked(&self, clean: bool) -> Asked {
+        Asked { round: self.journal.last_round(), clean, generation: self.journal.generation() }
     }
 
     /// Tells it behind all that it was not told yet.
@@ -437,6 +444,7 @@ impl Committer {
             match command {
                 Command::Item { item, .. } => item.refuse(error.clone()),
                 Command::Create { done, .. } => drop(done.send(Err(error.clone()))),
+                Command::Trim { done, .. } => drop(done.send(Err(error.clone()))),
                 Command::Stop { done } => drop(done.send(Err(error.clone()))),
                 Command::RaiseCeiling { .. } | Command::Fail(_) => {}
             }

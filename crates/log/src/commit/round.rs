@@ -412,7 +412,8 @@ fn place_append(live: &Live, topic: TopicId, epoch: Epoch, batch: &Batch) -> Res
 }
 
 fn seal(topic: TopicId, live: &mut Live, round: &mut Round) {
-    if live.has_segment() {
+    // Without an epoch a replay would not seal it.
+    if live.has_segment() && live.state.open {
         live.sealed();
         round.control(topic, live, Kind::Seal);
         round.records.push((topic, Record::Seal));

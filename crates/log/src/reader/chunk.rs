@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use danube_env::disk::Open;
 use danube_env::{Disk, File};
-use danube_model::{ErrorKind, Offset, TimeMs, TopicId};
+use danube_model::{ErrorKind, Frame, Offset, TimeMs, TopicId};
 
 use crate::error::{Error, Result};
 use crate::layout::Layout;
@@ -147,6 +147,34 @@ impl Cursor {
         if let Some(position) = self.walk.as_ref().map(Walk::position) {
             self.walk_from(position);
         }
+    }
+
+    /// The file is not there.
+    pub(super) fn is_missing(&self) -> bool {
+        self.file.is_none()
+    }
+
+    /// Reads on in a file that was removed: about `bytes` of the frames that follow each other from `offset` on.
+    pub(super) fn rest(&mut self, mut offset: Offset, bytes: usize) -> Result<Vec<Frame>> {
+        let mut frames: Vec<Frame> = Vec::new();
+        if !self.finished {
+            self.finish()?;
+        }
+        let mut taken = 0;
+        while taken < bytes
+            && let Some(walk) = &mut self.walk
+        {
+            match walk.step()? {
+                Step::Frame { frame, .. } if frame.next() <= offset => {}
+                Step::Frame { frame, .. } if frame.base() <= offset => {
+                    offset = frame.next();
+                    taken += frame.bytes().len();
+                    frames.push(frame);
+                }
+                Step::Frame { .. } | Step::Damage(_) | Step::End => self.walk = None,
+            }
+        }
+        Ok(frames)
     }
 
     /// Reads on from `offset`: about `bytes` of frames below `limit`, and what is missing between them.

@@ -1,8 +1,8 @@
 //! Reads one log from any place to its durable end, and goes on as it grows.
 //!
 //! A reader plans one piece at a time from present facts: memory, else a file; then it plans again. So boundaries
-//! may move while it is open and it does not notice. It yields frames, and says where there is none: a gap, offsets
-//! that retention removed, or damage. What lies behind these is read all the same. A log whose end is damaged ends in damage,
+//! may move while it is open and it does not notice: a file that retention removes is read to its end by who has it open. It
+//! yields frames, and says where there is none: a gap, offsets that retention removed, or damage. What lies behind these is read all the same. A log whose end is damaged ends in damage,
 //! up to its ceiling.
 //!
 //! ```text
@@ -158,6 +158,14 @@ impl Reader {
             }
             match self.plan(durable) {
                 Plan::Ready(reads) => self.ready.extend(reads),
+                Plan::Trimmed { to } => {
+                    if let Some(cursor) = self.cursor.take() {
+                        self.read_held(cursor).await?;
+                    }
+                    if self.ready.is_empty() {
+                        self.ready.push_back(Read::Trimmed { from: self.offset, to });
+                    }
+                }
                 Plan::File { segment, limit, hint } => {
                     let (store, shared, from) =
                         (self.store.clone(), Arc::clone(&self.shared), self.offset);
@@ -166,15 +174,34 @@ impl Reader {
                         let (disk, layout) = (&*store.env().disk, store.layout());
                         let mut cursor =
                             Cursor::at(cursor, disk, layout, shared.topic, &segment, from, hint)?;
+                        // The start moves before a file is removed.
+                        if cursor.is_missing() && from < shared.view().start {
+                            return Ok((None, Vec::new()));
+                        }
                         let reads = cursor.piece(from, limit, PIECE_BYTES)?;
-                        Ok::<_, Error>((cursor, reads))
+                        Ok::<_, Error>((Some(cursor), reads))
                     })
                     .await?;
-                    self.cursor = Some(cursor);
+                    self.cursor = cursor;
                     self.ready.extend(reads);
                 }
             }
         }
+    }
+
+    /// Reads on in a file that was removed meanwhile, and keeps it as long as there is more.
+    async fn read_held(&mut self, mut cursor: Cursor) -> Result<()> {
+        let from = self.offset;
+        let (cursor, frames) = blocking(&*self.store.env().spawn, move || {
+            let frames = cursor.rest(from, PIECE_BYTES)?;
+            Ok::<_, Error>((cursor, frames))
+        })
+        .await?;
+        if !frames.is_empty() {
+            self.cursor = Some(cursor);
+        }
+        self.ready.extend(frames.into_iter().map(Read::Frame));
+        Ok(())
     }
 
     /// Waits until there is more than was yielded, or the log is closed. Cancel safe.
@@ -190,7 +217,7 @@ impl Reader {
     fn plan(&self, durable: Offset) -> Plan {
         let view = self.shared.view();
         if self.offset < view.start {
-            return Plan::Ready(vec![Read::Trimmed { from: self.offset, to: view.start }]);
+            return Plan::Trimmed { to: view.start };
         }
         if let Some(frames) = view.frames(self.offset, durable, PIECE_BYTES) {
             assert!(!frames.is_empty(), "frames below the durable end are in memory up to it");
@@ -220,6 +247,10 @@ impl Reader {
 
 enum Plan {
     Ready(Vec<Read>),
+    /// What is wanted was removed; the log begins at `to`.
+    Trimmed {
+        to: Offset,
+    },
     /// A piece of this file; offsets at or above `limit` are elsewhere.
     File {
         segment: Segment,
@@ -243,6 +274,21 @@ impl Read {
 
 /// The offset of the first frame received at `time` or later; where there is none, the end of what is in memory or files.
 async fn find_time(store: &Store, shared: &Arc<Shared>, time: TimeMs) -> Result<Offset> {
+    loop {
+        let start = shared.view().start;
+        let found = find_time_in_what_is_there(store, shared, time).await?;
+        // A file that retention removed meanwhile was not looked at.
+        if shared.view().start == start {
+            return Ok(found);
+        }
+    }
+}
+
+async fn find_time_in_what_is_there(
+    store: &Store,
+    shared: &Arc<Shared>,
+    time: TimeMs,
+) -> Result<Offset> {
     let (segments, filled) = {
         let view = shared.view();
         if view.tail.front().is_some_and(|first| first.receive_time() < time) {

@@ -23,12 +23,12 @@ pub(super) struct Healed {
 }
 
 /// The frames that follow each other from `from` on, up to `to` if that is given, under epochs that rise from
-/// `epoch`. Fewer, or none, where no segment has them.
+/// `epoch`, of a log that begins at `start`. Fewer, or none, where no segment has them.
 pub(super) fn frames(
     disk: &dyn Disk,
     layout: &Layout,
     topic: TopicId,
-    epoch: Epoch,
+    (start, epoch): (Offset, Epoch),
     from: Offset,
     to: Option<Offset>,
 ) -> Result<Healed> {
@@ -41,10 +41,11 @@ pub(super) fn frames(
     let name = |entry: &'_ Entry| entry.name.trim_end_matches(AGAIN).to_owned();
     let firsts: BTreeSet<_> =
         entries.iter().filter_map(|entry| layout::parse_segment(&name(entry))).collect();
-    let firsts: Vec<_> = firsts.into_iter().collect();
+    // Below the start may be some that retention let go of.
+    let firsts: Vec<_> = firsts.range(start..).copied().collect();
     let at = firsts.partition_point(|first| *first <= from).saturating_sub(1);
-    // A log without a message has no segment.
-    let is_whole = firsts.is_empty() && from == Offset::ZERO;
+    // A log that holds no message has no segment.
+    let is_whole = firsts.is_empty() && from == start;
     let mut found = Healed { is_whole, ..Healed::default() };
     let (mut end, mut epoch) = (from, epoch);
     for first in &firsts[at..] {

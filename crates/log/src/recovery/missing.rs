@@ -38,7 +38,9 @@ fn find(
     segments: &[Offset],
 ) -> Result<Vec<Error>> {
     let state = &log.state;
-    let counted = segments.iter().copied().filter(|first| *first <= log.last_segment);
+    // Below the start may be some that retention let go of.
+    let is_counted = |first: &Offset| state.start <= *first && *first <= log.last_segment;
+    let counted = segments.iter().copied().filter(is_counted);
     let counted: Vec<_> = counted.collect();
     let mut missing = Vec::new();
     if counted.len() >= log.segments as usize {

@@ -174,7 +174,7 @@ pub(crate) fn recover(
 }
 
 /// Writes all that waits to segments, if need be into the room of the reserve.
-fn fill_at_need(bodies: &mut Bodies) -> Result<()> {
+pub(crate) fn fill_at_need(bodies: &mut Bodies) -> Result<()> {
     match bodies.fill() {
         Err(error) if error.is_full() && bodies.reserve.release() => bodies.fill(),
         result => result,

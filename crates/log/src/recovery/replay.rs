@@ -237,7 +237,8 @@ impl<'a> Replay<'a> {
         from: Offset,
         to: Option<Offset>,
     ) -> Result<bool> {
-        let healed = heal::frames(self.disk, self.layout, topic, epoch, from, to)?;
+        let start = self.state(topic).start;
+        let healed = heal::frames(self.disk, self.layout, topic, (start, epoch), from, to)?;
         for frame in healed.frames {
             let path = self.layout.topic_dir(topic);
             let what = format!("offset {} was taken from its segment", frame.base());

@@ -10,3 +10,4 @@ mod real;
 mod refusals;
 mod rounds;
 mod support;
+mod trimming;

@@ -11,7 +11,7 @@ use danube_env::spawn::Running;
 use danube_log::{Error, Log, Report, Store};
 use tokio::sync::watch;
 
-use super::{Scene, owner, producer, reader, rot};
+use super::{Scene, owner, producer, reader, rot, trimmer};
 use crate::faults::{Ending, Plan};
 use crate::oracle::Rule;
 use crate::stage::{End, Stage, full, lock};
@@ -130,6 +130,9 @@ impl Life {
         }
         let task = Box::pin(owner::run(Arc::clone(self)));
         working.push(env.spawn.task("owner", task));
+        if self.scene.stage.options.trims > 0 {
+            working.push(env.spawn.task("trimmer", Box::pin(trimmer::run(Arc::clone(self)))));
+        }
         for task in working {
             // A panic is found in the world's list.
             let _ = task.join().await;

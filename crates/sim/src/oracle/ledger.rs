@@ -87,6 +87,10 @@ pub(super) struct Ledger {
     pub(super) may_be_unproven: bool,
     /// Something that was known is lost, as its level allows.
     pub(super) has_lost: bool,
+    /// What lies before it may be gone.
+    pub(super) trimmable: Offset,
+    /// What lies before it was seen to be gone.
+    pub(super) start: Offset,
     newest_epoch: Option<Epoch>,
     /// The newest epoch under which something was acknowledged.
     pub(super) acked_epoch: Option<Epoch>,
@@ -205,7 +209,7 @@ impl Ledger {
 
     /// A place that must be there, was received at `time` or later, and ends at or before `end`.
     pub(super) fn received_since(&self, time: TimeMs, end: Offset) -> Option<(Offset, TimeMs)> {
-        let found = self.places.iter().find(|(_, place)| {
+        let found = self.places.range(self.trimmable..).find(|(_, place)| {
             place.hold != Hold::Loose && place.received.is_some_and(|received| received >= time)
         });
         let (base, place) = found.filter(|(_, place)| place.next <= end)?;

@@ -29,6 +29,8 @@ pub struct Reading {
     has_skipped: bool,
     /// What must be served, as of the last question.
     floor: Offset,
+    /// What lies before it was gone when the reader was opened.
+    start: Offset,
 }
 
 impl Oracle {
@@ -43,7 +45,16 @@ impl Oracle {
         let mut since = None;
         let ledger = self.ledger(topic);
         let wrong = match start {
-            Start::Earliest => (offset != Offset::ZERO).then(|| "the earliest is not 0".to_owned()),
+            Start::Earliest if offset < ledger.start => {
+                Some(format!("{} was the earliest before", ledger.start))
+            }
+            Start::Earliest if offset > ledger.trimmable => {
+                Some(format!("the earliest is {} at most", ledger.trimmable))
+            }
+            Start::Earliest => {
+                ledger.start = offset;
+                None
+            }
             Start::Latest => (offset < durable).then(|| format!("the latest is not {durable}")),
             Start::Offset(asked) => (offset != asked).then(|| format!("{asked} was asked for")),
             Start::Time(time) => {
@@ -58,7 +69,9 @@ impl Oracle {
         if let Some(wrong) = wrong.filter(|_| self.is_served(topic) && !is_doubtful) {
             self.broken(Rule::Offsets, format!("a reader of {topic} begins at {offset}: {wrong}"));
         }
+        let start = self.ledger(topic).start;
         Reading {
+            start,
             topic,
             offset,
             is_begun: false,
@@ -84,10 +97,7 @@ impl Oracle {
         match read {
             Read::Frame(frame) => self.frame(reading, frame),
             Read::CaughtUp(end) => self.caught_up(reading, *end),
-            Read::Trimmed { from, to } => {
-                let what = format!("{}: {from}..{to} was removed", reading.topic);
-                self.broken(Rule::Durable, what);
-            }
+            Read::Trimmed { from, to } => self.trimmed(reading, *from, *to),
             Read::Damage(damage) => {
                 let (from, to) = (damage.from, damage.to);
                 if !self.is_rotten {
@@ -107,6 +117,24 @@ impl Oracle {
                 reading.offset = to;
             }
         }
+    }
+
+    fn trimmed(&mut self, reading: &mut Reading, from: Offset, to: Offset) {
+        let (topic, offset) = (reading.topic, reading.offset);
+        let ledger = self.ledger(topic);
+        let trimmable = ledger.trimmable;
+        ledger.start = ledger.start.max(to);
+        if to > trimmable {
+            let what = format!("{topic}: {from}..{to} was removed, {trimmable} is to stay");
+            self.broken(Rule::Durable, what);
+        }
+        if from != offset || to <= from {
+            let what = format!("{topic}: {from}..{to} was removed, {offset} comes next");
+            self.broken(Rule::Offsets, what);
+        }
+        reading.has_skipped = true;
+        reading.is_begun = true;
+        reading.offset = to;
     }
 
     fn may_have_gap(&self, topic: TopicId) -> bool {
@@ -139,6 +167,11 @@ impl Oracle {
         };
         if !follows {
             let what = format!("log {topic}: {base}..{next} read, {} comes next", reading.offset);
+            self.broken(Rule::Offsets, what);
+        }
+        if next <= reading.start && !self.is_rotten {
+            let what =
+                format!("log {topic}: {base}..{next} is back, it begins at {}", reading.start);
             self.broken(Rule::Offsets, what);
         }
         self.order_of_frames(reading, frame);

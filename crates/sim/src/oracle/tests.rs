@@ -558,9 +558,19 @@ fn what_damage_took_is_accepted_as_a_gap_and_nothing_else_is() {
 }
 
 #[test]
-fn nothing_is_removed() {
-    let mut told = disk();
-    told.acked(3, 0);
-    told.reads(&[Read::Trimmed { from: at(0), to: at(3) }]);
-    told.breaks(Rule::Durable);
+fn only_what_may_go_is_removed_and_it_stays_so() {
+    for trimmable in 0..5 {
+        let mut told = disk();
+        let one = told.acked(3, 0);
+        told.acked(1, 3);
+        told.oracle.trimming(TOPIC, at(trimmable));
+        told.reads(&[Read::Trimmed { from: at(0), to: at(3) }]);
+        if trimmable < 3 {
+            told.breaks(Rule::Durable);
+            continue;
+        }
+        told.is_good();
+        told.reads(&[told.frame(&one, 0)]);
+        told.breaks(Rule::Offsets);
+    }
 }
