@@ -103,6 +103,11 @@ async fn open(
     }
     let Plan { topic, subscribe, credit } =
         Plan::decode(open).map_err(|error| status::invalid(&error))?;
+    if !subscribe.filters.is_empty() && subscribe.kind != SubscriptionType::KeyShared {
+        let name = &subscribe.subscription;
+        let what = format!("filters for subscription {name}, which is not key-shared");
+        return Err(status::unsupported(&what));
+    }
     let attach = async {
         let topic = broker.topic(&topic)?;
         let subscription = subscribe.subscription.clone();

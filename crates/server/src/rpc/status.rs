@@ -45,7 +45,7 @@ pub(crate) fn invalid_value(error: &danube_model::Error) -> Status {
     Status::from(invalid_failure(error))
 }
 
-/// A call that this build does not have.
+/// A call that this build does not have, or that makes no sense.
 pub(crate) fn unsupported(what: &str) -> Status {
     Status::from(Failure {
         kind: ErrorKind::Invalid,

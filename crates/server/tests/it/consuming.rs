@@ -256,6 +256,22 @@ async fn keys_stay_in_order_and_filters_take_only_theirs() {
     server.stop().await.unwrap();
 }
 
+/// They were passed over, and the consumer got every key.
+#[tokio::test(flavor = "multi_thread")]
+async fn filters_of_what_is_not_key_shared_are_refused() {
+    use SubscriptionType::{Exclusive, Failover, Shared};
+    let directory = Directory::new();
+    let server = directory.start().await;
+    produce(&producer(&server).await, 0..1).await;
+    for kind in [Exclusive, Failover, Shared] {
+        let filtered = consumer(&server).kind(kind).filters(vec!["a*".to_owned()]);
+        let error = filtered.open().await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Invalid, "{kind:?}");
+        assert!(error.to_string().contains("s, which is not key-shared"), "{error}");
+    }
+    server.stop().await.unwrap();
+}
+
 /// Lesson L12.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_idle_consumer_gets_a_message_at_once() {
