@@ -27,7 +27,7 @@ pub(crate) struct ConsumeOptions {
     /// Stop when no message came for so long, such as 5s
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub(crate) idle_exit: Option<Duration>,
-    /// Acknowledge nothing: all comes again
+    /// Acknowledge nothing: all comes again, and no more come at once than the subscription's max_unacked_messages
     #[arg(long)]
     pub(crate) no_ack: bool,
     /// Take only keys that match, such as eu-*; may be given more than once
