@@ -13,17 +13,19 @@ mod inbox;
 mod lane;
 mod link;
 
+use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
 use danube_model::{ConsumerName, Offset, SubscriptionName, SubscriptionType, TopicName};
 use danube_proto::convert;
 use danube_proto::stream::consume_request::Open;
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use crate::reader::Received;
 use crate::world::{Clock, random, spawn};
-use crate::{Client, Result, Start};
+use crate::{Client, Error, Result, Start};
 use delivery::{Arrivals, Arrived, OpenPiece};
 use inbox::Inbox;
 use lane::{Lane, Window};
@@ -254,6 +256,31 @@ pub struct Settler {
     lanes: Arc<[Arc<Lane>]>,
 }
 
+/// Whether a consumer is connected with the broker. It tries again by itself. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Connection {
+    lost: watch::Receiver<Option<Error>>,
+    /// As [`Connection::changed`] has told.
+    was_lost: bool,
+}
+
+impl Connection {
+    /// Why it is lost, at least for one partition; `None` while it is there.
+    pub fn lost(&self) -> Option<Error> {
+        self.lost.borrow().clone()
+    }
+
+    /// Waits until it is lost, or is back, which is `None`, and tells each in turn. After the consumer's end nothing more
+    /// comes. Cancel safe.
+    pub async fn changed(&mut self) -> Option<Error> {
+        let was_lost = self.was_lost;
+        let changed = self.lost.wait_for(|lost| lost.is_some() != was_lost).await;
+        let Ok(lost) = changed.map(|lost| lost.clone()) else { return pending().await };
+        self.was_lost = lost.is_some();
+        lost
+    }
+}
+
 impl Consumer {
     /// What comes next; `None` behind the limit. Cancel safe.
     ///
@@ -335,6 +362,11 @@ impl Consumer {
     /// The message could not be handled, and is wanted again: after `delay`, or later if the subscription's policy says so.
     pub fn nack(&self, place: Place, delay: Duration, reason: &str) {
         self.settler.nack(place, delay, reason);
+    }
+
+    /// Tells when the connection is lost, and when it is back.
+    pub fn connection(&self) -> Connection {
+        self.inbox.connection()
     }
 
     /// Acknowledges from elsewhere than where messages are taken.

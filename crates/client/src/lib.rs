@@ -49,7 +49,7 @@ mod world;
 
 pub use admin::Admin;
 pub use client::{Client, ClientSettings};
-pub use consumer::{Consumed, Consumer, ConsumerBuilder, Delivered, Place, Settler};
+pub use consumer::{Connection, Consumed, Consumer, ConsumerBuilder, Delivered, Place, Settler};
 pub use danube_model::{
     Compression, ConsumerName, Durability, Epoch, ErrorKind, Message, Offset, SubscriptionName,
     SubscriptionType, Text, TimeMs, TopicId, TopicName,

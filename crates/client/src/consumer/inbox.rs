@@ -3,8 +3,9 @@
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard};
 
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
+use super::Connection;
 use super::delivery::Arrivals;
 use crate::{Error, Result};
 
@@ -14,6 +15,8 @@ pub(crate) struct Inbox {
     state: Mutex<State>,
     /// Somebody waits for one thing at a time.
     changed: Notify,
+    /// Why partitions are cut off, while some are.
+    lost: watch::Sender<Option<Error>>,
 }
 
 #[derive(Debug, Default)]
@@ -21,13 +24,15 @@ struct State {
     arrived: VecDeque<Arrivals>,
     /// Partitions in which the broker has not taken the consumer yet.
     opening: usize,
+    /// Partitions that are cut off.
+    lost: usize,
     failed: Option<Error>,
 }
 
 impl Inbox {
     pub(crate) fn new(partitions: usize) -> Inbox {
         let state = State { opening: partitions, ..State::default() };
-        Inbox { state: Mutex::new(state), changed: Notify::new() }
+        Inbox { state: Mutex::new(state), changed: Notify::new(), lost: watch::Sender::new(None) }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -69,6 +74,28 @@ impl Inbox {
     pub(crate) fn partition_opened(&self) {
         self.lock().opening -= 1;
         self.changed.notify_one();
+    }
+
+    pub(crate) fn connection(&self) -> Connection {
+        Connection { lost: self.lost.subscribe(), was_lost: false }
+    }
+
+    /// A partition is cut off that was not; of several, the first says why.
+    pub(crate) fn lost(&self, error: &Error) {
+        let mut state = self.lock();
+        state.lost += 1;
+        if state.lost == 1 {
+            self.lost.send_replace(Some(error.clone()));
+        }
+    }
+
+    /// A partition is no longer cut off.
+    pub(crate) fn found(&self) {
+        let mut state = self.lock();
+        state.lost -= 1;
+        if state.lost == 0 {
+            self.lost.send_replace(None);
+        }
     }
 
     /// A stream broke: what came on it comes again.

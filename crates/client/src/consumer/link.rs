@@ -87,12 +87,16 @@ impl Link {
                 self.void = Some(error.clone());
             }
             let now = self.clock.now();
+            let was_lost = self.lost_since.is_some();
             let since = *self.lost_since.get_or_insert(now);
             // What was damaged on the way is sent again.
             let may_work = error.is_retryable() || matches!(error, Error::Model(_));
             if !may_work || now >= since + self.timeout {
                 self.inbox.fail(error);
                 break;
+            }
+            if !was_lost {
+                self.inbox.lost(&error);
             }
             tokio::select! {
                 biased;
@@ -191,7 +195,9 @@ impl Link {
     }
 
     fn opened(&mut self) {
-        self.lost_since = None;
+        if self.lost_since.take().is_some() {
+            self.inbox.found();
+        }
         // What the void settlements were for comes again.
         self.void = None;
         if !self.was_opened {

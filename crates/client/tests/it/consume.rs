@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use danube_client::{
-    Client, ClientSettings, Consumed, Consumer, ConsumerBuilder, Delivered, ErrorKind, Failure,
-    Outcome,
+    Client, ClientSettings, Consumed, Consumer, ConsumerBuilder, Delivered, Error, ErrorKind,
+    Failure, Outcome,
 };
 use danube_proto::stream::consume_request::Request as Consume;
 use danube_proto::stream::consume_response::item::Item;
@@ -250,6 +250,27 @@ async fn a_connection_on_which_nothing_passes_is_given_up() {
     network.freeze(false);
     assert_eq!(word(&message(&mut consumer).await), "0=a");
     consumer.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_consumer_tells_when_its_connection_is_lost_and_back() {
+    let broker = FakeBroker::start().await;
+    let network = Network::before(broker.address).await;
+    broker.partition(TOPIC, 2);
+    broker.answer_consumes((0..6).map(|_| vec![opened()]).collect());
+    let client = Client::connect(&network.url()).unwrap();
+    let consumer = consumer(&client).open().await.unwrap();
+    let mut connection = consumer.connection();
+    for _ in 0..2 {
+        assert!(connection.lost().is_none());
+        network.freeze(true);
+        network.cut();
+        let lost = connection.changed().await.expect("it is lost first");
+        assert!(matches!(lost, Error::Connection { .. }), "{lost}");
+        assert!(connection.lost().is_some());
+        network.freeze(false);
+        assert!(connection.changed().await.is_none());
+    }
 }
 
 #[tokio::test]
