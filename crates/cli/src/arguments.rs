@@ -39,7 +39,9 @@ pub(crate) enum Command {
     Produce(ProduceOptions),
     /// Take messages of a subscription, each until it is acknowledged
     ///
-    /// A message is acknowledged when it was printed. The subscription is created if it is new.
+    /// A message is acknowledged when it was printed. The subscription is created if it is new. SIGTERM or Ctrl-C ends it as
+    /// --idle-exit does: what was printed is acknowledged, and the exit code is 0, or 1 if the broker did not confirm that
+    /// within 5s. A second one ends it at once.
     #[command(
         before_help = "danube consume /default/orders --subscription billing --from earliest"
     )]

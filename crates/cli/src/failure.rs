@@ -38,6 +38,14 @@ impl Failure {
         }
     }
 
+    /// What failed, without advice; empty if nothing is to be said.
+    pub(crate) fn text(&self) -> &str {
+        match self {
+            Failure::Failed { text, .. } | Failure::Misuse(text) | Failure::Help(text) => text,
+            Failure::ClosedPipe | Failure::Said => "",
+        }
+    }
+
     /// Says before a failure what it was about.
     pub(crate) fn about(self, what: &str) -> Failure {
         match self {

@@ -10,6 +10,7 @@ mod arguments;
 mod commands;
 mod failure;
 mod logs;
+mod signals;
 mod terminal;
 mod time;
 

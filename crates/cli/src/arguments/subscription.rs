@@ -6,7 +6,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use danube_client::{ConsumerName, Start, SubscriptionName, SubscriptionType, TopicName};
 use danube_model::units::parse_duration;
 
-use super::{Common, Connection, MessageFormat, start};
+use super::{Common, Connection, MessageFormat, start, timeout};
 
 #[derive(Debug, Args)]
 pub(crate) struct ConsumeOptions {
@@ -24,9 +24,12 @@ pub(crate) struct ConsumeOptions {
     /// Stop after so many messages
     #[arg(long, value_name = "N")]
     pub(crate) count: Option<u64>,
-    /// Stop when no message came for so long, such as 5s
+    /// Stop when no message came for so long, such as 5s; the time does not pass while the connection is lost
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub(crate) idle_exit: Option<Duration>,
+    /// How long the connection may be lost before the command fails
+    #[arg(long, default_value = "60s", value_name = "TIME", value_parser = timeout)]
+    pub(crate) timeout: Duration,
     /// Acknowledge nothing: all comes again, and no more come at once than the subscription's max_unacked_messages
     #[arg(long)]
     pub(crate) no_ack: bool,

@@ -1,75 +1,141 @@
 //! `danube consume`: the messages of a subscription.
 
-use std::future::ready;
+use std::future::{pending, ready};
 use std::pin::pin;
 use std::time::Duration;
 
-use danube_client::{Consumed, Consumer, Place, Settler};
+use danube_client::{Connection, Consumed, Consumer, Place, Settler};
+use danube_env::Env;
 
 use super::messages::{self, Damage, Gap};
-use crate::arguments::ConsumeOptions;
+use crate::arguments::{ConsumeOptions, MessageFormat};
 use crate::failure::{Failure, Result};
-use crate::terminal::Output;
+use crate::signals::Signals;
+use crate::terminal::{self, Output};
 
 /// Messages that are shown together, and then acknowledged, while more are at hand.
 const SHOWN_TOGETHER: usize = 256;
+/// At the end, for the broker to note what was acknowledged.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Consumes until so many came, or none for so long. Damage is reported and passed; then the command fails at its end.
+/// Consumes until so many came, or none for so long, or a signal came. However it ends, what was shown is acknowledged. Damage
+/// is reported and passed; then the command fails at its end.
 pub(crate) async fn run(options: ConsumeOptions) -> Result<()> {
+    let mut signals = Signals::listen("what was shown last may come again")?;
+    let opened = tokio::select! {
+        biased;
+        _ = signals.first() => return Ok(()),
+        opened = open(&options) => opened?,
+    };
+    let mut consuming = Consuming {
+        shown: Shown {
+            output: Output::new(),
+            places: Vec::new(),
+            settler: (!options.no_ack).then(|| opened.settler()),
+        },
+        connection: opened.connection(),
+        consumer: opened,
+        signals,
+        idle: options.idle_exit,
+        is_damaged: false,
+    };
+    let consumed = consuming.show_all(options.output).await;
+    // A failure is told after what came before it was shown.
+    let shown = consuming.shown.flush();
+    let closed = match tokio::time::timeout(CLOSE_TIMEOUT, consuming.consumer.close()).await {
+        Ok(closed) => closed.map_err(Failure::from),
+        Err(_) => Err(Failure::new(format!("no answer within {CLOSE_TIMEOUT:?}"))),
+    };
+    let unsettled = |failure: Failure| failure.about("what was shown last may come again");
+    consumed.and(shown).and(closed.map_err(unsettled))?;
+    if consuming.is_damaged { Err(Failure::Said) } else { Ok(()) }
+}
+
+async fn open(options: &ConsumeOptions) -> Result<Consumer> {
     let client = options.connection.client()?;
     let consumer = client.consumer(options.topic.as_str(), options.subscription.as_str())?;
-    let consumer = consumer.kind(options.kind.into()).name(options.name).filters(options.filters);
-    let consumer = consumer.start(options.from).limit(options.count);
-    let mut consumer = consumer.open().await?;
-    let settler = (!options.no_ack).then(|| consumer.settler());
-    let mut shown = Shown { output: Output::new(), places: Vec::new(), settler };
-    let mut is_damaged = false;
-    while let Some(next) = next(&mut consumer, &mut shown, options.idle_exit).await? {
-        let output = &mut shown.output;
-        match next {
-            Consumed::Message(delivered) => {
-                let (received, count) = (&delivered.received, delivered.delivery_count);
-                messages::message(output, options.output, received, count)?;
-                shown.places.push(delivered.place);
+    let consumer = consumer.kind(options.kind.into()).name(options.name.clone());
+    let consumer = consumer.filters(options.filters.clone()).start(options.from);
+    Ok(consumer.limit(options.count).timeout(options.timeout).open().await?)
+}
+
+/// A command at work.
+struct Consuming {
+    consumer: Consumer,
+    connection: Connection,
+    shown: Shown,
+    signals: Signals,
+    /// Without a message for so long, it ends.
+    idle: Option<Duration>,
+    is_damaged: bool,
+}
+
+impl Consuming {
+    /// Shows what comes, to the end.
+    async fn show_all(&mut self, format: MessageFormat) -> Result<()> {
+        while let Some(next) = self.next().await? {
+            let output = &mut self.shown.output;
+            match next {
+                Consumed::Message(delivered) => {
+                    let (received, count) = (&delivered.received, delivered.delivery_count);
+                    messages::message(output, format, received, count)?;
+                    self.shown.places.push(delivered.place);
+                }
+                Consumed::Gap { topic, from, to, why } => {
+                    messages::gap(output, format, &Gap { topic: &topic, from, to, why: &why })?;
+                }
+                Consumed::Damage { topic, from, to, file, message } => {
+                    self.is_damaged = true;
+                    let (topic, file, message) = (&topic, &*file, &*message);
+                    let damage = Damage { topic, from, to, file, message };
+                    messages::damage(output, format, &damage)?;
+                }
             }
-            Consumed::Gap { topic, from, to, why } => {
-                let gap = Gap { topic: &topic, from, to, why: &why };
-                messages::gap(output, options.output, &gap)?;
-            }
-            Consumed::Damage { topic, from, to, file, message } => {
-                is_damaged = true;
-                let (topic, file, message) = (&topic, &*file, &*message);
-                let damage = Damage { topic, from, to, file, message };
-                messages::damage(output, options.output, &damage)?;
+        }
+        Ok(())
+    }
+
+    /// What comes next; `None` at the end, at a signal, or if nothing comes for so long while the broker is there. What was
+    /// written is shown before it is waited for.
+    async fn next(&mut self) -> Result<Option<Consumed>> {
+        if self.shown.places.len() >= SHOWN_TOGETHER {
+            self.shown.flush()?;
+        }
+        let mut next = pin!(self.consumer.next());
+        // A signal first: there may always be more messages at hand.
+        tokio::select! {
+            biased;
+            _ = self.signals.first() => return Ok(None),
+            next = &mut next => return Ok(next?),
+            () = ready(()) => self.shown.flush()?,
+        }
+        loop {
+            let idle = self.idle.filter(|_| self.connection.lost().is_none());
+            // A connection that is lost before idleness, which it does not count as.
+            tokio::select! {
+                biased;
+                _ = self.signals.first() => return Ok(None),
+                next = &mut next => return Ok(next?),
+                lost = self.connection.changed() => say(lost),
+                () = pass(idle) => return Ok(None),
             }
         }
     }
-    shown.flush()?;
-    consumer.close().await?;
-    if is_damaged { Err(Failure::Said) } else { Ok(()) }
 }
 
-/// What comes next; `None` at the end, or if nothing comes for `idle`. What was written is shown before it is waited for.
-async fn next(
-    consumer: &mut Consumer,
-    shown: &mut Shown,
-    idle: Option<Duration>,
-) -> Result<Option<Consumed>> {
-    if shown.places.len() >= SHOWN_TOGETHER {
-        shown.flush()?;
+/// Says that the connection is lost, or back.
+fn say(lost: Option<danube_client::Error>) {
+    match lost.map(Failure::from) {
+        Some(why) => terminal::note(&format!("the connection is lost: {}", why.text())),
+        None => terminal::note("the connection is back"),
     }
-    let mut next = pin!(consumer.next());
-    tokio::select! {
-        biased;
-        next = &mut next => return Ok(next?),
-        () = ready(()) => shown.flush()?,
-    }
-    match idle {
-        None => Ok(next.await?),
-        Some(idle) => match tokio::time::timeout(idle, next).await {
-            Ok(next) => Ok(next?),
-            Err(_) => Ok(None),
-        },
+}
+
+/// Waits so long; without a time, for ever.
+async fn pass(time: Option<Duration>) {
+    match time {
+        Some(time) => Env::real().clock.sleep(time).await,
+        None => pending().await,
     }
 }
 

@@ -5,11 +5,11 @@ use std::time::Duration;
 use danube_env::Env;
 use danube_server::config::{Config, Flags, Loaded, Sources};
 use danube_server::{Addresses, Server};
-use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::config::{environment, read_file};
 use crate::arguments::ServerOptions;
 use crate::failure::{Failure, Result, failed};
+use crate::signals::Signals;
 use crate::terminal::Output;
 
 /// A broker whose disk has failed ends after this, whatever it still waits for.
@@ -21,11 +21,11 @@ pub(crate) async fn run(options: ServerOptions) -> Result<()> {
     for notice in settings.notices() {
         tracing::warn!("{notice}");
     }
-    let mut signals = Signals::new()?;
+    let mut signals = Signals::listen("without a clean stop")?;
     let server = tokio::select! {
         biased;
         started = Server::start(&config, Env::real()) => started.map_err(refused)?,
-        name = signals.next() => {
+        name = signals.first() => {
             tracing::info!(signal = name, "stopped while starting");
             return Ok(());
         }
@@ -41,15 +41,9 @@ pub(crate) async fn run(options: ServerOptions) -> Result<()> {
             }
             return Err(refused(error));
         }
-        name = signals.next() => tracing::info!(signal = name, "stopping"),
+        name = signals.first() => tracing::info!(signal = name, "stopping"),
     }
-    tokio::select! {
-        biased;
-        stopped = server.stop() => stopped.map_err(refused),
-        name = signals.next() => {
-            Err(Failure::new(format!("a second {name}: ended at once, without a clean stop")))
-        }
-    }
+    server.stop().await.map_err(refused)
 }
 
 fn load(options: ServerOptions) -> Result<Loaded> {
@@ -91,30 +85,5 @@ fn refused(error: danube_server::server::Error) -> Failure {
     match error.hint() {
         Some(hint) => failure.hint(hint),
         None => failure,
-    }
-}
-
-/// The signals that stop a server.
-struct Signals {
-    terminate: Signal,
-    interrupt: Signal,
-}
-
-impl Signals {
-    fn new() -> Result<Signals> {
-        let listen =
-            |kind| signal(kind).map_err(|error| failed("cannot listen for signals", &error));
-        Ok(Signals {
-            terminate: listen(SignalKind::terminate())?,
-            interrupt: listen(SignalKind::interrupt())?,
-        })
-    }
-
-    /// Waits for one of them; returns its name.
-    async fn next(&mut self) -> &'static str {
-        tokio::select! {
-            _ = self.terminate.recv() => "SIGTERM",
-            _ = self.interrupt.recv() => "SIGINT",
-        }
     }
 }

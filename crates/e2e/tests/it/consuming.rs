@@ -4,11 +4,12 @@
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::process::{Child, ChildStdin, ChildStdout};
+use std::process::{Child, ChildStderr, ChildStdin, ChildStdout};
 use std::time::Duration;
 
 use danube_e2e::wait::{Stopwatch, within};
 use danube_e2e::{Broker, Cli, Options};
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::{alone, beside_others};
 
@@ -35,6 +36,21 @@ impl Running {
         let mut line = String::new();
         self.output.read_line(&mut line).unwrap();
         line.strip_suffix('\n').expect("the command goes on").to_owned()
+    }
+
+    fn errors(&mut self) -> BufReader<ChildStderr> {
+        BufReader::new(self.child.stderr.take().unwrap())
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+
+    /// What it still writes, and its exit code; none if a signal ended it.
+    fn end(mut self) -> (String, Option<i32>) {
+        let mut rest = String::new();
+        self.output.read_to_string(&mut rest).unwrap();
+        (rest, self.child.wait().unwrap().code())
     }
 
     /// Kills it; the whole lines that it had written, and nobody read.
@@ -155,4 +171,81 @@ fn a_standby_takes_over_from_a_killed_consumer_within_a_second() {
     assert_eq!((standby.line(), standby.line()), ("one".to_owned(), "two".to_owned()));
     let took = watch.elapsed();
     assert!(took < Duration::from_secs(1), "{took:?}");
+}
+
+#[test]
+fn what_a_consumer_has_shown_by_a_signal_does_not_come_again() {
+    let _guard = beside_others();
+    let broker = Broker::start(Options::default());
+    let cli = Cli::of(&broker);
+    let lines: String = (0..50_000).map(|number| format!("{number:099}\n")).collect();
+    let _ = cli.run_with(["produce", TOPIC], lines.as_bytes()).success();
+    let mut seen = Vec::new();
+    for signal in [Signal::INT, Signal::TERM] {
+        let mut consuming = Running::start(&cli, &consume("c", &[]));
+        for _ in 0..300 {
+            seen.push(consuming.line().parse::<usize>().unwrap());
+        }
+        consuming.signal(signal);
+        let (rest, code) = consuming.end();
+        assert_eq!(code, Some(0));
+        seen.extend(rest.lines().map(|line| line.parse::<usize>().unwrap()));
+    }
+    assert!(seen.len() < 50_000, "all of it was shown before the signals");
+    let rest = cli.run(consume("c", &["--idle-exit", "1s"])).success();
+    seen.extend(rest.text().lines().map(|line| line.parse::<usize>().unwrap()));
+    assert!(seen.iter().copied().eq(0..50_000), "{} came", seen.len());
+}
+
+/// It is stuck in output that nobody takes.
+#[test]
+fn a_second_signal_ends_a_consumer_at_once() {
+    let _guard = beside_others();
+    let broker = Broker::start(Options::default());
+    let cli = Cli::of(&broker);
+    let lines: String = (0..20_000).map(|number| format!("{number:099}\n")).collect();
+    let _ = cli.run_with(["produce", TOPIC], lines.as_bytes()).success();
+    let mut consuming = Running::start(&cli, &consume("c", &[]));
+    let _ = consuming.line();
+    let status = within(Duration::from_secs(10), "end", || {
+        consuming.signal(Signal::INT);
+        consuming.child.try_wait().unwrap()
+    });
+    assert_eq!(status.code(), Some(1));
+    let mut said = String::new();
+    consuming.errors().read_to_string(&mut said).unwrap();
+    assert!(said.starts_with("error: a second SIGINT: ended at once"), "{said}");
+}
+
+#[test]
+fn a_consumer_without_a_broker_is_not_idle() {
+    let _guard = beside_others();
+    let mut broker = Broker::start(Options::default());
+    let cli = Cli::of(&broker);
+    let _ = cli.run_with(["produce", TOPIC], b"one\n").success();
+    let idle = ["--idle-exit", "1s", "--no-ack"];
+    let mut waiting = Running::start(&cli, &consume("c", &idle));
+    assert_eq!(waiting.line(), "one");
+    broker.kill9();
+    let mut errors = waiting.errors();
+    let mut said = String::new();
+    errors.read_line(&mut said).unwrap();
+    assert!(said.starts_with("the connection is lost: "), "{said}");
+    broker.restart();
+    assert_eq!(waiting.end(), ("one\n".to_owned(), Some(0)));
+    said.clear();
+    errors.read_to_string(&mut said).unwrap();
+    assert_eq!(said, "the connection is back\n");
+
+    let idle = ["--idle-exit", "200ms", "--timeout", "1s", "--no-ack"];
+    let mut waiting = Running::start(&cli, &consume("c", &idle));
+    assert_eq!(waiting.line(), "one");
+    broker.kill9();
+    let mut errors = waiting.errors();
+    assert_eq!(waiting.end(), (String::new(), Some(1)));
+    said.clear();
+    errors.read_to_string(&mut said).unwrap();
+    let lines: Vec<&str> = said.lines().collect();
+    assert!(lines[0].starts_with("the connection is lost: "), "{said}");
+    assert!(lines[1].starts_with("error: "), "{said}");
 }
