@@ -61,6 +61,19 @@ pub(crate) enum MissingPartition {
     Refused,
 }
 
+impl MissingPartition {
+    /// For a producer of the protocol `danube`. Where its client makes the producers of a topic with partitions, that of
+    /// number 7 has a name that ends in `-7`; any other one was given the name of a partition by hand.
+    pub(crate) fn for_producer(topic: &TopicName, producer: &str) -> MissingPartition {
+        match topic.partition_of() {
+            Some((_, number)) if !producer.ends_with(&format!("-{number}")) => {
+                MissingPartition::Refused
+            }
+            Some(_) | None => MissingPartition::Created,
+        }
+    }
+}
+
 /// The topic, created if it is missing and `expected` is given, and then it agrees with that.
 pub(crate) async fn for_producer(
     broker: &Broker,

@@ -79,11 +79,12 @@ impl Peer {
     }
 }
 
-/// Of a producer on a reliable topic.
+/// Of a producer on a reliable topic, named as clients do it.
 fn registration(topic: &str) -> ProducerRequest {
+    let number = topic.rsplit_once("-part-").map_or("0", |(_, number)| number);
     ProducerRequest {
         request_id: 3,
-        producer_name: "p-0".to_owned(),
+        producer_name: format!("p-{number}"),
         topic_name: topic.to_owned(),
         schema_ref: None,
         producer_access_mode: 0,

@@ -123,7 +123,8 @@ impl ConsumerRpc {
         let id = convert::required("msg_id", id).map_err(invalid)?;
         let topic = convert::topic_name("topic_name", &id.topic_name).map_err(invalid)?;
         let subscription = name("subscription_name", subscription).map_err(invalid)?;
-        let topic = self.broker.topic(&topic).map_err(|error| status::registered(&error))?;
+        // Final for its clients: subscribing again would not help.
+        let topic = self.broker.topic(&topic).map_err(|error| status::lookup(&error))?;
         let offset = Offset::new(id.topic_offset);
         let offsets = offset.checked_add(1).map(|end| offset..end);
         Ok(Settled { topic, subscription, offsets })

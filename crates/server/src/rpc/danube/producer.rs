@@ -41,9 +41,8 @@ impl ProducerService for ProducerRpc {
             return Err(status::no_such_subject(&schema.subject));
         }
         let expected = Expected { reliability, durability: None };
-        let topic =
-            topics::for_producer(&self.broker, &topic, Some(expected), MissingPartition::Created)
-                .await;
+        let missing = MissingPartition::for_producer(&topic, &name);
+        let topic = topics::for_producer(&self.broker, &topic, Some(expected), missing).await;
         let topic = topic.map_err(|error| status::registering(&error))?;
         if topic.is_reliable() {
             topic.open().await.map_err(|error| status::registering(&error))?;

@@ -195,7 +195,7 @@ async fn late_repeated_and_unknown_settlements_are_no_error_and_malformed_ones_a
         (None, "s", Code::InvalidArgument),
         (nameless, "s", Code::InvalidArgument),
         (id(0), "", Code::InvalidArgument),
-        (elsewhere, "s", Code::Unavailable),
+        (elsewhere, "s", Code::NotFound),
         (id(0), "unknown", Code::Unavailable),
     ] {
         refused(peer.ack(msg_id.clone(), subscription).await, code);

@@ -118,6 +118,27 @@ async fn a_topic_and_its_partitions_exclude_each_other_and_agree() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_slip_in_the_name_of_a_partition_makes_no_topic() {
+    let directory = Directory::new();
+    let server = directory.start().await;
+    let peer = Peer::of(&server);
+    let named = async |name: &str, topic: &str| {
+        let producer_name = name.to_owned();
+        peer.create(ProducerRequest { producer_name, ..registration(topic) }).await
+    };
+    for name in ["p", "p-1", "p0", "0"] {
+        let said = refused(named(name, "/default/x-part-0").await, Code::InvalidArgument);
+        assert!(said.contains("/default/x-part-0 is the name of a partition"), "{said}");
+    }
+    assert!(peer.partitions("/default/x").await.unwrap().is_empty());
+    named("p-0", "/default/x-part-0").await.unwrap();
+    named("p", "/default/x-part-0").await.unwrap();
+    refused(named("p", "/default/x-part-1").await, Code::InvalidArgument);
+    assert_eq!(peer.partitions("/default/x").await.unwrap(), ["/default/x-part-0"]);
+    server.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn missing_topics_are_not_found_where_they_are_not_created() {
     let directory = Directory::new();
     let server = directory.start_with("auto_create_topics: false").await;
