@@ -183,6 +183,7 @@ impl Broker {
                 slot.delete().await;
             }
         }
+        self.inner.subscriptions.forget_topics(&topics);
         self.inner.store.delete(&topics).await?;
         for topics in topics.chunks(FORGOTTEN_AT_ONCE) {
             self.inner.meta.propose(ForgetDeleted { topics: topics.to_vec() }).await?;

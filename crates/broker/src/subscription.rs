@@ -222,7 +222,8 @@ impl Topic {
             consumers.map(|(name, known)| (known.registered, known.id, name.clone())).collect()
         });
         let surplus = oldest.len().saturating_sub(REGISTRATIONS_KEPT);
-        oldest.retain(|(_, _, name)| !inner.subscriptions.is_present(key, name));
+        let now = inner.env.clock.monotonic();
+        oldest.retain(|(_, _, name)| !inner.subscriptions.is_present(key, name, now));
         oldest.sort_unstable();
         let consumers: Vec<_> = oldest.into_iter().take(surplus).map(|(_, id, _)| id).collect();
         if !consumers.is_empty() {
@@ -264,7 +265,10 @@ impl Topic {
     pub async fn delete_subscription(&self, name: &SubscriptionName) -> Result<()> {
         let delete = DeleteSubscription { topic: self.slot.id, subscription: name.clone() };
         self.broker.inner.meta.propose(delete).await?;
-        self.broker.inner.subscriptions.tell(&self.key(name), Command::Deleted).await;
+        let (subscriptions, key) = (&self.broker.inner.subscriptions, self.key(name));
+        subscriptions.tell(&key, Command::Deleted).await;
+        // Last: the task may have ended on its own meanwhile.
+        subscriptions.forget(&key);
         Ok(())
     }
 

@@ -8,7 +8,7 @@ use crate::filter::Filter;
 /// How many are remembered; beyond that the one whose time ends first is forgotten.
 const ABSENT_MAX: usize = 1_000;
 
-/// Those that are absent, in the order in which their times end. They get equal times, so that is the order of adding.
+/// Those that are absent, in the order in which their times end, which is that of adding: who is added later gets no less time.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Absent(VecDeque<Missed>);
 
@@ -48,6 +48,11 @@ impl Absent {
         let ended = self.0.iter().take_while(|missed| missed.until <= now).count();
         self.0.drain(..ended);
         ended > 0
+    }
+
+    /// Their names, and when their times end.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, Duration)> {
+        self.0.iter().map(|missed| (&*missed.name, missed.until))
     }
 
     /// When the first one's time ends.

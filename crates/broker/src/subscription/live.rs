@@ -90,7 +90,12 @@ struct Live {
 pub(crate) struct Subscriptions {
     live: Mutex<BTreeMap<Key, Live>>,
     present: Mutex<BTreeMap<Key, BTreeMap<ConsumerName, Presence>>>,
+    /// Of subscriptions whose task has ended.
+    absences: Mutex<BTreeMap<Key, Absences>>,
 }
+
+/// How much is left of the time for which the keys of registered consumers are kept. One that is not here has all of it.
+pub(super) type Absences = BTreeMap<ConsumerId, Duration>;
 
 /// How a consumer is there.
 #[derive(Clone, Copy, Debug)]
@@ -113,6 +118,25 @@ impl Subscriptions {
 
     fn present(&self) -> MutexGuard<'_, BTreeMap<Key, BTreeMap<ConsumerName, Presence>>> {
         self.present.lock().expect("nothing panics while it holds the consumers")
+    }
+
+    fn absences(&self) -> MutexGuard<'_, BTreeMap<Key, Absences>> {
+        self.absences.lock().expect("nothing panics while it holds the absences")
+    }
+
+    /// What the last task of a subscription has left.
+    pub(super) fn take_absences(&self, key: &Key) -> Absences {
+        self.absences().remove(key).unwrap_or_default()
+    }
+
+    /// A subscription was deleted.
+    pub(super) fn forget(&self, key: &Key) {
+        self.absences().remove(key);
+    }
+
+    /// Topics were deleted.
+    pub(crate) fn forget_topics(&self, topics: &[TopicId]) {
+        self.absences().retain(|key, _| !topics.contains(&key.topic));
     }
 
     /// The task of a subscription, which is made if there is none.
@@ -193,13 +217,21 @@ impl Subscriptions {
     }
 
     /// The task of a subscription ends, unless somebody has just asked it for something: then it is to go on.
-    pub(super) fn end_if_unasked(&self, key: &Key, commands: &mut mpsc::Receiver<Command>) -> bool {
+    pub(super) fn end_if_unasked(
+        &self,
+        key: &Key,
+        commands: &mut mpsc::Receiver<Command>,
+        absences: Absences,
+    ) -> bool {
         let mut live = self.live();
         if !commands.is_empty() {
             return false;
         }
         commands.close();
         live.remove(key);
+        if !absences.is_empty() {
+            self.absences().insert(key.clone(), absences);
+        }
         true
     }
 
@@ -288,8 +320,10 @@ impl Subscriptions {
         }
     }
 
-    pub(super) fn is_present(&self, key: &Key, name: &ConsumerName) -> bool {
-        self.present().get(key).is_some_and(|of_key| of_key.contains_key(name))
+    pub(super) fn is_present(&self, key: &Key, name: &ConsumerName, now: Duration) -> bool {
+        let present = self.present();
+        let presence = present.get(key).and_then(|of_key| of_key.get(name));
+        presence.is_some_and(|presence| presence.lasts(now))
     }
 }
 

@@ -108,12 +108,7 @@ impl Task {
         };
         let mut engine = Engine::new(settings, cursor);
         let now = inner.env.clock.monotonic();
-        // Of too many the newest are kept.
-        let mut consumers: Vec<_> = known.consumers.iter().collect();
-        consumers.sort_by_key(|(_, consumer)| consumer.registered);
-        for (name, consumer) in consumers {
-            engine.expect(name.as_str(), comings::filters(&consumer.filters), now);
-        }
+        comings::expect_all(&mut engine, &known, inner.subscriptions.take_absences(&key), now);
         Ok(Task {
             kind: known.kind,
             promise,
@@ -200,11 +195,15 @@ impl Task {
             && !self.has_changes()
             && !self.is_saving
             && self.dead_letters.is_empty();
-        let subscriptions = &self.topic.broker.inner.subscriptions;
-        if is_idle && subscriptions.end_if_unasked(&self.key, &mut self.commands) {
-            return Next::End;
+        if !is_idle {
+            return Next::GoOn;
         }
-        Next::GoOn
+        let absences = self.absences();
+        let subscriptions = &self.topic.broker.inner.subscriptions;
+        match subscriptions.end_if_unasked(&self.key, &mut self.commands, absences) {
+            true => Next::End,
+            false => Next::GoOn,
+        }
     }
 
     /// What retention removed is settled wherever it is, so that it leaves the window.

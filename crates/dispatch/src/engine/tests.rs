@@ -312,6 +312,25 @@ fn the_time_of_an_absent_consumer_ends_though_another_comes_and_goes() {
     }
 }
 
+/// A subscription that rests while nobody uses it goes on with what its engine knew.
+#[test]
+fn what_is_left_of_the_time_of_absent_consumers_goes_on_in_the_next_engine() {
+    let mut first = engine(SubscriptionType::KeyShared, FailurePolicy::default());
+    first.expect("c2", vec![Filter::new("b*")], SECOND);
+    join_for(&mut first, 1, u64::MAX, &["a*"], SECOND * 10);
+    first.leave(id(1), SECOND * 50);
+    first.expect("c3", vec![Filter::new("c*")], SECOND * 55);
+    let left: Vec<_> = first.absences().collect();
+    assert_eq!(left, [("c2", SECOND * 20), ("c1", SECOND * 60), ("c3", SECOND * 60)]);
+    let mut next = engine(SubscriptionType::KeyShared, FailurePolicy::default());
+    for (name, left) in [("c9", Duration::ZERO), ("c2", SECOND * 20), ("c1", SECOND * 60)] {
+        next.expect_for(left, name, vec![Filter::new("b*")], SECOND * 300);
+    }
+    assert_eq!(next.absences().count(), 2);
+    join_for(&mut next, 1, u64::MAX, &["a*"], SECOND * 400);
+    assert_eq!(next.next_timer(), Some(SECOND * 420));
+}
+
 /// Many consumers that come back to what they held get no more at once than may be delivered.
 #[test]
 fn consumers_that_come_back_keep_to_the_window() {

@@ -1,12 +1,17 @@
 //! Consumers that are expected, come and go.
 
-use danube_dispatch::{Filter, Joining};
-use danube_model::{ConsumerId, ConsumerName};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use danube_dispatch::{Engine, Filter, Joining, Promise};
+use danube_meta::State;
+use danube_meta::state::Subscription;
+use danube_model::{ConsumerId, ConsumerName, SubscriptionType};
 
 use super::{Attached, Next, Task};
 use crate::error::{Error, Result};
 use crate::subscription::Window;
-use crate::subscription::live::Arriving;
+use crate::subscription::live::{Absences, Arriving};
 
 impl Task {
     /// The name and the filters under which a consumer is registered.
@@ -59,6 +64,27 @@ impl Task {
         self.idle_since = self.now();
     }
 
+    /// What is left of the times of those that are registered, for the next task. One that was not told to this task yet
+    /// counts as present, and has its whole time.
+    pub(super) fn absences(&self) -> Absences {
+        if self.kind != SubscriptionType::KeyShared || self.promise != Promise::AtLeastOnce {
+            return Absences::new();
+        }
+        let inner = &self.topic.broker.inner;
+        let known =
+            |state: &State| state.subscription(&self.key.topic, &self.key.subscription).cloned();
+        let Some(known) = inner.meta.read(known) else { return Absences::new() };
+        let absent: BTreeMap<_, _> = self.engine.absences().collect();
+        let (now, mut absences) = (self.now(), Absences::new());
+        for (name, consumer) in &known.consumers {
+            if !inner.subscriptions.is_present(&self.key, name, now) {
+                let left = absent.get(name.as_str()).copied().unwrap_or_default();
+                absences.insert(consumer.id, left);
+            }
+        }
+        absences
+    }
+
     pub(super) async fn look_at_consumers(&mut self) -> Next {
         // What a consumer said before it went counts.
         for _ in 0..self.commands.len() {
@@ -81,6 +107,23 @@ impl Task {
     }
 }
 
-pub(super) fn filters(patterns: &[String]) -> Vec<Filter> {
+/// Whoever is registered may come. Of too many, those are kept that have the most time left, and of these the newest.
+pub(super) fn expect_all(
+    engine: &mut Engine,
+    known: &Subscription,
+    absences: Absences,
+    now: Duration,
+) {
+    let whole = engine.absence();
+    let mut expected: Vec<_> = known.consumers.iter().collect();
+    let left = |id: &ConsumerId| absences.get(id).copied().unwrap_or(whole);
+    expected.sort_by_key(|(_, consumer)| (left(&consumer.id), consumer.registered));
+    for (name, consumer) in expected {
+        let (left, filters) = (left(&consumer.id), filters(&consumer.filters));
+        engine.expect_for(left, name.as_str(), filters, now);
+    }
+}
+
+fn filters(patterns: &[String]) -> Vec<Filter> {
     patterns.iter().map(|pattern| Filter::new(pattern)).collect()
 }

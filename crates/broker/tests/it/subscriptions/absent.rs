@@ -104,3 +104,41 @@ fn what_is_kept_for_a_consumer_is_skipped_when_its_time_is_over() {
         assert_eq!(gone.offsets(1).await, [201]);
     });
 }
+
+/// One that runs for a short while again and again waits once for those that never come back, not each time.
+#[test]
+fn the_time_of_an_absent_consumer_goes_on_where_it_was_when_its_subscription_has_rested() {
+    sim::run(33, |world| async move {
+        let (_broker, topic) = with_topic(&world).await;
+        let first = join(&topic, "again", "a").await;
+        drop(join(&topic, "gone", "g").await);
+        topic.append(keyed(&["g"])).await.unwrap();
+        world.sleep(SECOND * 30).await;
+        assert_eq!(describe(&topic).await.floor, Offset::ZERO);
+        first.consumer.leave().await;
+        // A task that nobody uses ends within this time.
+        world.sleep(SECOND * 600).await;
+        let second = join(&topic, "again", "a").await;
+        // It has its whole time.
+        register(&topic, "late", "l").await;
+        topic.append(keyed(&["g", "l"])).await.unwrap();
+        world.sleep(SECOND * 28).await;
+        assert_eq!(describe(&topic).await.floor, Offset::ZERO);
+        world.sleep(SECOND * 4).await;
+        assert_eq!(describe(&topic).await.floor, Offset::new(2));
+        second.consumer.leave().await;
+        world.sleep(SECOND * 600).await;
+        let third = join(&topic, "again", "a").await;
+        topic.append(keyed(&["g"])).await.unwrap();
+        world.sleep(SECOND).await;
+        assert_eq!(describe(&topic).await.settled, [Offset::new(3)..Offset::new(4)]);
+        world.sleep(SECOND * 29).await;
+        assert_eq!(describe(&topic).await.floor, Offset::new(4));
+        drop(third);
+        world.sleep(SECOND * 600).await;
+        // It comes back, after all.
+        let mut gone = join(&topic, "gone", "g").await;
+        topic.append(keyed(&["g"])).await.unwrap();
+        assert_eq!(gone.offsets(1).await, [4]);
+    });
+}

@@ -285,6 +285,9 @@ impl World {
     fn expect(&mut self, slot: u8, filter: u8) {
         let filter = self::filter(filter);
         self.engine.expect(&format!("consumer {slot}"), vec![filter.clone()], self.now);
+        if self.consumers.is_empty() {
+            self.alone_since.get_or_insert(self.now);
+        }
         if self.is_by_key() && self.present(slot).is_none() {
             self.absent.insert(slot, (filter, self.now + ABSENCE));
             self.skip_unwanted();
