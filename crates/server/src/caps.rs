@@ -37,6 +37,8 @@ pub(crate) const READ_RESPONSE_BYTES_MAX: usize = 4 << 20;
 pub(crate) const READ_RESPONSE_ITEMS_MAX: usize = 4_096;
 /// Items of one consume stream that wait to be sent before its requests wait, too.
 pub(crate) const CONSUME_ITEMS_WAITING_MAX: usize = 4_096;
+/// Ranges and refusals in one settlement of a consume stream. Each may cost its subscription a search.
+pub(crate) const SETTLEMENTS_PER_REQUEST_MAX: usize = 64 << 10;
 /// That settlements hold is told alone after this time.
 pub(crate) const SETTLED_HELD_MAX: Duration = Duration::from_millis(50);
 /// Filters of one consumer, and bytes of each.

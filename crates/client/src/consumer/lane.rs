@@ -15,6 +15,9 @@ use crate::world::Clock;
 /// Acknowledged messages that are not held back for more.
 const FULL: u64 = 200;
 
+/// Ranges, and refusals, that go in one request; a broker does not take many more.
+const SENT_TOGETHER: usize = 10_000;
+
 /// Messages, and bytes of batches.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Window {
@@ -206,11 +209,14 @@ impl Lane {
         if !state.has_settlements() {
             return None;
         }
-        state.acknowledged_count = 0;
+        let (acknowledged, refused) = (first(&mut state.acknowledged), first(&mut state.refused));
+        if state.acknowledged.is_empty() {
+            state.acknowledged_count = 0;
+        }
         Some(Request::Settle(Settle {
             number,
-            acknowledged: std::mem::take(&mut state.acknowledged),
-            refused: std::mem::take(&mut state.refused),
+            acknowledged,
+            refused,
             incarnation: self.incarnation.load(Ordering::Relaxed),
         }))
     }
@@ -229,5 +235,34 @@ impl Lane {
     /// Waits until something has changed. Cancel safe.
     pub(crate) async fn woken(&self) {
         self.woken.notified().await;
+    }
+}
+
+/// Takes out as many as are sent together.
+fn first<T>(of: &mut Vec<T>) -> Vec<T> {
+    let rest = of.split_off(of.len().min(SENT_TOGETHER));
+    std::mem::replace(of, rest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use danube_model::Offset;
+
+    #[test]
+    fn what_no_broker_takes_at_once_is_sent_in_turn() {
+        let window = Window { messages: 100_000, bytes: 1 };
+        let lane = Lane::new(Clock::start(), Duration::ZERO, window, u64::MAX);
+        let (stream, _) = lane.begin();
+        for offset in (0..50_000).step_by(2).map(Offset::new) {
+            lane.acknowledge(Place { partition: 0, stream, incarnation: 0, offset });
+        }
+        let mut sent = Vec::new();
+        while lane.due().is_some() {
+            let Some(Request::Settle(settle)) = lane.request(1) else { panic!("it is due") };
+            assert!(settle.acknowledged.len() <= SENT_TOGETHER);
+            sent.extend(settle.acknowledged.into_iter().map(|range| range.from));
+        }
+        assert!(sent.into_iter().eq((0..50_000).step_by(2)));
     }
 }

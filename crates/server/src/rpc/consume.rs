@@ -232,6 +232,10 @@ impl Consuming {
     }
 
     async fn settle(&mut self, settle: consume_request::Settle) -> Result<(), Status> {
+        let parts = settle.acknowledged.len() + settle.refused.len();
+        if parts > caps::SETTLEMENTS_PER_REQUEST_MAX {
+            return Err(status::protocol("too many ranges and refusals in one settlement"));
+        }
         let decoded = decode(&settle).map_err(|error| status::invalid(&error))?;
         for what in decoded {
             let settled = self.consumer.settle(what, settle.incarnation).await;
@@ -290,10 +294,11 @@ async fn held(until: &mut Option<Sleep>) {
 
 fn decode(settle: &consume_request::Settle) -> danube_proto::Result<Vec<Settle>> {
     let mut decoded = Vec::with_capacity(1 + settle.refused.len());
-    if !settle.acknowledged.is_empty() {
-        let ranges = settle.acknowledged.iter();
-        let ranges = ranges.map(|range| convert::range("acknowledged", range.from, range.to));
-        decoded.push(Settle::Acknowledge(ranges.collect::<Result<_, _>>()?));
+    let ranges = settle.acknowledged.iter();
+    let ranges = ranges.map(|range| convert::range("acknowledged", range.from, range.to));
+    let ranges = merged(ranges.collect::<Result<_, _>>()?);
+    if !ranges.is_empty() {
+        decoded.push(Settle::Acknowledge(ranges));
     }
     for refusal in &settle.refused {
         decoded.push(Settle::Refuse {
@@ -303,6 +308,19 @@ fn decode(settle: &consume_request::Settle) -> danube_proto::Result<Vec<Settle>>
         });
     }
     Ok(decoded)
+}
+
+/// The same offsets in as few ranges as there can be, rising: each costs the subscription a search.
+fn merged(mut ranges: Vec<Range<Offset>>) -> Vec<Range<Offset>> {
+    ranges.sort_unstable_by_key(|range| range.start);
+    ranges.dedup_by(|next, last| {
+        let joins = next.start <= last.end;
+        if joins {
+            last.end = last.end.max(next.end);
+        }
+        joins
+    });
+    ranges
 }
 
 fn missing(range: Range<Offset>, why: MissingReason) -> item::Item {
@@ -316,4 +334,45 @@ fn missing(range: Range<Offset>, why: MissingReason) -> item::Item {
 
 fn wire(item: item::Item) -> Item {
     Item { item: Some(item) }
+}
+
+#[cfg(test)]
+mod tests {
+    use danube_proto::stream::Range as WireRange;
+
+    use super::*;
+
+    /// What is acknowledged by these.
+    fn acknowledged(ranges: impl IntoIterator<Item = (u64, u64)>) -> Vec<(u64, u64)> {
+        let ranges = ranges.into_iter().map(|(from, to)| WireRange { from, to });
+        let acknowledged = ranges.collect();
+        let settle = consume_request::Settle { acknowledged, ..Default::default() };
+        match &decode(&settle).unwrap()[..] {
+            [] => Vec::new(),
+            [Settle::Acknowledge(ranges)] => {
+                ranges.iter().map(|range| (range.start.get(), range.end.get())).collect()
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn ten_thousand_ranges_that_touch_are_one_in_whatever_order() {
+        let singles = (0..10_000).map(|offset| (offset, offset + 1));
+        assert_eq!(acknowledged(singles.clone()), [(0, 10_000)]);
+        assert_eq!(acknowledged(singles.clone().rev()), [(0, 10_000)]);
+        let shuffled = (0..10_007).map(|number| number * 4_999 % 10_007);
+        assert_eq!(acknowledged(shuffled.map(|offset| (offset, offset + 1))), [(0, 10_007)]);
+        assert_eq!(acknowledged(singles.flat_map(|one| [one; 3])), [(0, 10_000)]);
+        assert_eq!(acknowledged((1..10_000).map(|to| (0, to))), [(0, 9_999)]);
+    }
+
+    #[test]
+    fn what_is_merged_acknowledges_nothing_else() {
+        assert_eq!(
+            acknowledged([(5, 7), (0, 2), (2, 3), (6, 9), (11, 12)]),
+            [(0, 3), (5, 9), (11, 12)]
+        );
+        assert_eq!(acknowledged([]), []);
+    }
 }

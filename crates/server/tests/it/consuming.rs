@@ -17,7 +17,7 @@ use danube_proto::stream::{ConsumeRequest, ConsumeResponse, Range};
 use danube_server::Server;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
-use tonic::Streaming;
+use tonic::{Code, Streaming};
 
 use crate::fixture::{Directory, TOPIC, client, message, producer};
 
@@ -432,6 +432,23 @@ async fn credit_bounds_messages_and_bytes_and_settlements_are_taken_without_it()
     bare.acknowledge(2, acknowledged, 1).await;
     assert!(bare.until(settled(2)).await.is_empty(), "the bytes are used up");
     assert_eq!(describe(&server).await.floor.get(), 3);
+    server.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_ranges_settle_what_one_would_and_endlessly_many_end_the_stream() {
+    let directory = Directory::new();
+    let server = directory.start().await;
+    produce(&producer(&server).await, 0..10).await;
+    let mut bare = Bare::open(&server, Credit { messages: 100, bytes: 1 << 20 }).await;
+    bare.until(|item| matches!(item, Item::Delivery(delivery) if delivery.to == 10)).await;
+    let singles = (0..10_000).rev().map(|offset| Range { from: offset, to: offset + 1 });
+    bare.acknowledge(1, singles.collect(), 1).await;
+    bare.until(settled(1)).await;
+    assert_eq!(describe(&server).await.floor.get(), 10);
+    bare.acknowledge(2, vec![Range { from: 0, to: 1 }; 65_537], 1).await;
+    let ended = bare.responses.message().await.unwrap_err();
+    assert_eq!(ended.code(), Code::InvalidArgument, "{ended}");
     server.stop().await.unwrap();
 }
 
