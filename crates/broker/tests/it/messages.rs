@@ -94,3 +94,27 @@ fn a_caller_that_goes_takes_nobody_with_it() {
         broker.close().await.unwrap();
     });
 }
+
+/// Others wait with their callers, and are gone with them.
+#[test]
+fn at_most_8_mib_of_a_topic_are_gathered() {
+    sim::run(4, |world| async move {
+        let machine = world.machine("broker");
+        let (broker, topic) = topic(&machine.env(), config()).await;
+        sending(&topic, 0).await.unwrap();
+        // 17 KiB with what is around it.
+        let record = record(&"x".repeat(16 << 10));
+        // Polled at once, without the budget that tasks have.
+        let sending_one = || Box::pin(tokio::task::unconstrained(topic.append_message(&record)));
+        let mut sent: Vec<_> = (0..1_000).map(|_| sending_one()).collect();
+        for sending in &mut sent {
+            assert!(sending.as_mut().now_or_never().is_none());
+        }
+        drop(sent);
+        sending(&topic, 1).await.unwrap();
+        let gathered = read_all(&topic).await.0.len() - 2;
+        // The first may not have been on its way when it was dropped.
+        assert!([480, 481].contains(&gathered), "{gathered} messages");
+        broker.close().await.unwrap();
+    });
+}

@@ -54,3 +54,58 @@ impl Handover {
         is_much.then(|| self.take()).flatten()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use tokio::sync::Semaphore;
+
+    use super::*;
+
+    const MUCH_KIB: u32 = 100;
+
+    fn handover() -> Handover {
+        Handover::new(u64::from(MUCH_KIB) * 1024 * 64)
+    }
+
+    fn round(records: usize) -> Vec<(TopicId, Record)> {
+        vec![(TopicId::new([7; 16]), Record::Close); records]
+    }
+
+    /// How many records the filler would be told, and for how many KiB of frames.
+    fn told(fill: Option<Fill>) -> Option<(usize, usize)> {
+        fill.map(|fill| match fill {
+            Fill::Round { records, room } => {
+                (records.len(), room.map_or(0, |room| room.num_permits()))
+            }
+            _ => panic!("rounds are told"),
+        })
+    }
+
+    #[test]
+    fn rounds_are_told_as_soon_as_their_frames_are_a_part_of_the_tail() {
+        let tail = Arc::new(Semaphore::new(1_000));
+        let room = |kib| Some(Arc::clone(&tail).try_acquire_many_owned(kib).unwrap());
+        let mut handover = handover();
+        for _ in 0..3 {
+            handover.add(round(1), room(MUCH_KIB / 2));
+            assert_eq!(told(handover.take_if_much()), None);
+            handover.add(round(1), None);
+            handover.add(round(1), room(MUCH_KIB / 2 - 1));
+            assert_eq!(told(handover.take_if_much()), None, "a KiB is lacking");
+            handover.add(round(1), room(1));
+            assert_eq!(told(handover.take_if_much()), Some((4, MUCH_KIB as usize)));
+            assert_eq!(told(handover.take()), None);
+        }
+    }
+
+    #[test]
+    fn records_without_frames_are_told_before_there_are_too_many() {
+        let mut handover = handover();
+        handover.add(round(RECORDS_MAX - 1), None);
+        assert_eq!(told(handover.take_if_much()), None);
+        handover.add(round(1), None);
+        assert_eq!(told(handover.take_if_much()), Some((RECORDS_MAX, 0)));
+    }
+}
