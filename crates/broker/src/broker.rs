@@ -30,7 +30,7 @@ const NAMESPACES: [&str; 2] = ["default", "system"];
 pub struct Config {
     /// Name of the cluster that is formed on an empty disk.
     pub cluster_name: String,
-    /// The URL at which clients reach this broker, for dead letters to say.
+    /// The URL at which clients reach this broker, for dead letters to say; empty if that is not known.
     pub address: String,
     /// Directory of the metadata (`raft`).
     pub meta_dir: PathBuf,

@@ -361,10 +361,9 @@ fn broker_config(config: &Config, client: SocketAddr) -> danube_broker::Config {
     log.quiet_sync = storage.quiet_sync;
     log.checkpoint_bytes = storage.checkpoint_bytes;
     log.space_check = storage.space_check;
-    let advertised = &config.advertised.broker_url;
     danube_broker::Config {
         cluster_name: config.cluster_name.clone(),
-        address: advertised.clone().unwrap_or_else(|| format!("http://{client}")),
+        address: address(&config.advertised, client),
         meta_dir: config.metadata_dir.clone(),
         log,
         namespaces: config.namespaces.clone(),
@@ -373,5 +372,33 @@ fn broker_config(config: &Config, client: SocketAddr) -> danube_broker::Config {
         producers_per_topic_max: config.producers_per_topic_max,
         message_bytes_max: config.message_bytes_max,
         subscriptions: config.subscriptions.clone(),
+    }
+}
+
+/// Where a broker that listens at `client` is reached, as far as it can tell: "any address" is none that could be called.
+fn address(advertised: &Advertised, client: SocketAddr) -> String {
+    let Advertised { broker_url, connect_url } = advertised;
+    let listening = || (!client.ip().is_unspecified()).then(|| format!("http://{client}"));
+    let known = broker_url.clone().or_else(|| connect_url.clone()).or_else(listening);
+    known.unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_address_is_not_where_a_broker_is_reached() {
+        let url = |text: &str| Some(text.to_owned());
+        for (broker_url, connect_url, client, expected) in [
+            (None, None, "127.0.0.1:6650", "http://127.0.0.1:6650"),
+            (None, None, "0.0.0.0:6650", ""),
+            (None, None, "[::]:6650", ""),
+            (None, url("http://c:2"), "0.0.0.0:6650", "http://c:2"),
+            (url("http://b:1"), url("http://c:2"), "0.0.0.0:6650", "http://b:1"),
+        ] {
+            let advertised = Advertised { broker_url, connect_url };
+            assert_eq!(address(&advertised, client.parse().unwrap()), expected);
+        }
     }
 }
