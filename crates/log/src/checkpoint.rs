@@ -52,7 +52,7 @@ use crate::producers::Producers;
 use crate::state::LogState;
 use crate::{Error, Result};
 
-const MAGIC: &[u8; 8] = b"DANUCKP1";
+pub(crate) const MAGIC: &[u8; 8] = b"DANUCKP1";
 const VERSION: u16 = 1;
 /// Bytes of a gap.
 const GAP_BYTES: usize = 24;

@@ -1,6 +1,7 @@
 //! One segment: header, frames, and the footer held against them.
 
 mod found;
+mod look;
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -15,6 +16,7 @@ pub use self::found::{
     Found, FoundBatch, FoundFooter, FoundFrame, FoundGap, FoundHeader, FoundProducer, Problem,
     Summary,
 };
+use self::look::Look;
 use crate::layout;
 use crate::segment::builder::SegmentBuilder;
 use crate::segment::footer::read_footer;
@@ -30,8 +32,8 @@ use crate::{Error, Result};
 ///
 /// # Errors
 ///
-/// [`Error::Io`]; [`Error::UnknownVersion`]; [`Error::Corrupt`] if neither the header nor the directory says which topic it
-/// is: then no frame can be checked.
+/// [`Error::Io`]; [`Error::UnknownVersion`]; [`Error::Corrupt`], which says what the file looks like, if it begins as another one
+/// of Danube, is empty, or neither the header nor the directory says which topic it is: then no frame can be checked.
 pub fn segment(
     disk: &dyn Disk,
     path: &Path,
@@ -102,15 +104,14 @@ impl<'a> Inspection<'a> {
         let header = match SegmentHeader::read_any(file, path) {
             Ok(header) => header,
             Err(Error::Corrupt { position, what, .. }) => {
-                self.problem(position, what);
-                self.first = first_of_name(path);
-                return match topic_of_dir(path) {
-                    Some(topic) => Ok((topic, None)),
-                    None => Err(Error::corrupt(
-                        path,
-                        0,
-                        "neither header nor directory says whose segment it is",
-                    )),
+                let look = Look::at(file, path)?;
+                return match topic_of_dir(path).filter(|_| look.may_be_segment()) {
+                    Some(topic) => {
+                        self.problem(position, if look.is_segment() { what } else { look.words() });
+                        self.first = first_of_name(path);
+                        Ok((topic, None))
+                    }
+                    None => Err(Error::corrupt(path, 0, look.words())),
                 };
             }
             Err(error) => return Err(error),

@@ -15,7 +15,7 @@ pub(crate) const BLOCK: u64 = 4096;
 /// Version of journal files and rounds.
 pub(crate) const VERSION: u16 = 1;
 
-const FILE_MAGIC: &[u8; 8] = b"DANUJNL1";
+pub(crate) const FILE_MAGIC: &[u8; 8] = b"DANUJNL1";
 const FILE_HEADER: usize = 64;
 const NEXT_MAGIC: &[u8; 8] = b"DANUNXT1";
 const NEXT_FILE: usize = 48;

@@ -24,7 +24,7 @@ use crate::{Error, Result};
 /// Bytes of a header; the first frame begins behind them.
 pub(crate) const HEADER_BYTES: u64 = 64;
 
-const MAGIC: &[u8; 8] = b"DANUSEG1";
+pub(crate) const MAGIC: &[u8; 8] = b"DANUSEG1";
 const VERSION: u16 = 1;
 
 /// What a segment says of itself before its first frame.

@@ -226,7 +226,7 @@ pub(super) fn finding(finding: &Finding) -> String {
     format!("offset {from} to {to}{file}: {message}: {done}")
 }
 
-/// A topic for people: a line for each fact.
+/// A topic for people: a line for each fact. One that is not reliable has no log, nor anything that is said of one.
 pub(super) fn text(topic: &TopicDescription) -> String {
     let mut text = String::new();
     let mut fact = |name: &str, value: String| {
@@ -236,11 +236,15 @@ pub(super) fn text(topic: &TopicDescription) -> String {
     if !topic.partitions.is_empty() {
         fact("partitions", topic.partitions.len().to_string());
     }
+    let is_reliable = topic.settings.reliability != Some(Reliability::NonReliable);
+    let has_log = is_reliable && topic.topic_id.is_some();
     if let Some(id) = topic.topic_id {
         fact("topic id", id.to_string());
         if !topic.state.is_empty() {
             fact("state", topic.state.clone());
         }
+    }
+    if has_log {
         fact("owner", topic.owner.map_or("nobody".to_owned(), |owner| format!("broker {owner}")));
         fact("epoch", topic.epoch.to_string());
     }
@@ -252,14 +256,16 @@ pub(super) fn text(topic: &TopicDescription) -> String {
         (_, None) => "as the broker says",
     };
     fact("durability", level.to_owned());
-    let time = retention_time.map_or("as the broker says".to_owned(), |time| match time {
-        Duration::ZERO => "without limit".to_owned(),
-        time => format_duration(time),
-    });
-    fact("retention time", time);
-    fact("retention size", size(*retention_size, "without limit"));
+    if is_reliable {
+        let time = retention_time.map_or("as the broker says".to_owned(), |time| match time {
+            Duration::ZERO => "without limit".to_owned(),
+            time => format_duration(time),
+        });
+        fact("retention time", time);
+        fact("retention size", size(*retention_size, "without limit"));
+    }
     fact("message size", size(*message_size_max, "as the broker says"));
-    if topic.topic_id.is_some() {
+    if has_log {
         fact("offsets", format!("{} to {}", topic.start, topic.end));
         fact("durable end", topic.durable_end.to_string());
         fact("ceiling", topic.ceiling.to_string());
@@ -280,7 +286,8 @@ pub(super) fn text(topic: &TopicDescription) -> String {
     }
     for ProducerDescription { name, peer } in &topic.producers {
         let name = if name.is_empty() { "without a name" } else { name };
-        fact("producer", format!("{name}, from {peer}"));
+        let from = if peer.is_empty() { String::new() } else { format!(", from {peer}") };
+        fact("producer", format!("{name}{from}"));
     }
     for subscription in &topic.subscriptions {
         fact("subscription", subscription.clone());

@@ -147,3 +147,27 @@ fn a_visitor_can_break_off() {
     assert!(!summary.unwrap().complete);
     assert_eq!(seen, 2);
 }
+
+#[test]
+fn a_file_that_is_something_else_is_told_as_what_it_looks_like() {
+    let dir = tempfile::tempdir().unwrap();
+    let segment = sealed_segment(&sample());
+    let in_topic = Layout::new(dir.path()).segment(TOPIC, Offset::new(1000));
+    let elsewhere = dir.path().join("x");
+    let said = |path: &Path, bytes: &[u8]| inspect_at(path, bytes).unwrap_err().to_string();
+    for path in [&in_topic, &elsewhere] {
+        for (bytes, expected) in [
+            (&b""[..], "not a segment: it is empty"),
+            (b"DANUJNL1 and more", "not a segment: it begins as a file of the journal"),
+            (b"DANUCKP1", "not a segment: it begins as a checkpoint"),
+            (b"DANUSNP1...", "not a segment: it begins with \"DANUSNP1\""),
+        ] {
+            let said = said(path, bytes);
+            assert!(said.contains(expected), "{said}");
+        }
+    }
+    assert!(said(&elsewhere, b"\x1b[2J\0").contains("it begins with \"\\x1b[2J\\x00\""));
+    let mut damaged = segment;
+    damaged[20] ^= 1;
+    assert!(said(&elsewhere, &damaged).contains("neither header nor directory says"));
+}

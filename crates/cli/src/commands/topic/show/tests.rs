@@ -92,6 +92,32 @@ producer        without a name, from [::1]:9
 }
 
 #[test]
+fn of_a_topic_without_a_log_nothing_is_said_that_it_does_not_have() {
+    let unordered = TopicDescription {
+        owner: None,
+        epoch: Epoch::ZERO,
+        settings: TopicSettings {
+            reliability: Some(Reliability::NonReliable),
+            ..TopicSettings::default()
+        },
+        hot: None,
+        gaps: Vec::new(),
+        damage: Vec::new(),
+        state: String::new(),
+        producers: vec![ProducerDescription { name: "p".to_owned(), peer: String::new() }],
+        ..orders()
+    };
+    let expected = "\
+topic           /default/orders
+topic id        07070707070707070707070707070707
+durability      none, non-reliable
+message size    as the broker says
+producer        p
+";
+    assert_eq!(text(&unordered), expected);
+}
+
+#[test]
 fn a_finding_says_what_was_done() {
     let mut found =
         Finding { damage: orders().damage.remove(0), remedy: Remedy::Gap, is_applied: false };
