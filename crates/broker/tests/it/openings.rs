@@ -31,7 +31,7 @@ async fn killed(machine: &Machine) -> Env {
 
 /// Each half of a broker is checked before the other one is changed.
 #[test]
-fn l03_a_later_version_in_either_half_changes_neither() {
+fn a_later_version_in_either_half_changes_neither() {
     for file in ["/data/raft/vote", "/data/wal/checkpoint.b"] {
         sim::run(1, |world| async move {
             let machine = world.machine("broker");

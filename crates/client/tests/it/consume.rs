@@ -202,7 +202,7 @@ async fn a_batch_that_was_damaged_on_the_way_is_not_delivered_and_fetched_again(
     assert_eq!(word(&message(&mut consumer).await), "0=a");
 }
 
-/// Lesson L08: what was delivered before a seek is not handled any more, and gives back its credit.
+/// What was delivered before a seek is not handled any more, and gives back its credit.
 #[tokio::test]
 async fn a_seek_replaces_what_waits_in_the_consumer() {
     let before = delivery(0, &["a", "b", "c"], 0, 3);
@@ -231,7 +231,6 @@ async fn a_seek_replaces_what_waits_in_the_consumer() {
     assert!(granted >= 3, "{granted} more were asked for");
 }
 
-/// Lesson L25.
 #[tokio::test]
 async fn a_connection_on_which_nothing_passes_is_given_up() {
     let broker = FakeBroker::start().await;

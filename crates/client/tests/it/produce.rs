@@ -83,7 +83,7 @@ async fn messages_arrive_as_they_were_sent_whatever_the_compression() {
     }
 }
 
-/// Fault H4: what is sent again after an unknown outcome is stored once.
+/// What is sent again after an unknown outcome is stored once.
 #[tokio::test]
 async fn nothing_is_lost_doubled_or_reordered_by_broken_streams_lost_acks_and_refusals() {
     for seed in 0..8 {
@@ -120,7 +120,7 @@ async fn nothing_is_lost_or_doubled_by_connections_that_break_anywhere() {
     check(&broker, &confirmed(deliveries).await);
 }
 
-/// Lesson L25: a connection whose other end vanished without closing is noticed.
+/// A connection whose other end vanished without closing is noticed.
 #[tokio::test]
 async fn a_frozen_connection_is_given_up_and_the_messages_go_through_another() {
     let broker = FakeBroker::start().await;

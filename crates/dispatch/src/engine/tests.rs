@@ -116,7 +116,7 @@ fn deliveries(engine: &mut Engine, now: Duration) -> Vec<(u64, u64, u64, u32)> {
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// L10: one late message is delivered again, once per time-out, and nothing else is.
+/// One late message is delivered again, once per time-out, and nothing else is.
 #[test]
 fn only_the_late_message_comes_again() {
     let policy = FailurePolicy { ack_timeout_ms: 2000, ..FailurePolicy::default() };
@@ -153,7 +153,7 @@ fn a_slow_consumer_that_comes_on_is_not_late() {
     assert_eq!(deliveries(&mut engine, SECOND * 43), [(1, 40, 50, 2)]);
 }
 
-/// L09: what retention removed leaves the window, and a late acknowledgement of it changes nothing.
+/// What retention removed leaves the window, and a late acknowledgement of it changes nothing.
 #[test]
 fn messages_that_are_gone_leave_the_window() {
     let mut engine = engine(SubscriptionType::Exclusive, FailurePolicy::default());
@@ -171,7 +171,7 @@ fn messages_that_are_gone_leave_the_window() {
     assert_eq!((engine.cursor().floor(), engine.in_flight()), (Offset::new(10), 5));
 }
 
-/// L08: an acknowledgement of an earlier delivery does not count for what was not delivered again.
+/// An acknowledgement of an earlier delivery does not count for what was not delivered again.
 #[test]
 fn a_late_acknowledgement_moves_no_cursor_that_was_set_back() {
     let mut engine = engine(SubscriptionType::Exclusive, FailurePolicy::default());
@@ -188,7 +188,7 @@ fn a_late_acknowledgement_moves_no_cursor_that_was_set_back() {
     assert_eq!(engine.cursor().floor(), Offset::new(300));
 }
 
-/// L11: a key moves only when its earlier messages are settled; keys without any move at once.
+/// A key moves only when its earlier messages are settled; keys without any move at once.
 #[test]
 fn a_key_moves_when_its_earlier_messages_are_settled() {
     let mut engine = engine(SubscriptionType::KeyShared, FailurePolicy::default());

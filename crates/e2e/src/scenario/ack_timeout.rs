@@ -1,4 +1,4 @@
-//! One message that is late (L10).
+//! One message that is late.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

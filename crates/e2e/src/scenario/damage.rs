@@ -1,4 +1,4 @@
-//! Damage to the files of a stopped broker (P6, P7; faults D5 to D10, lesson L03).
+//! Damage to the files of a stopped broker (P6, P7).
 //!
 //! A broker fills three topics and is stopped or killed. Then one file is damaged and a broker is started on it. Whatever
 //! was damaged, one of two things must happen:

@@ -1,4 +1,4 @@
-//! Connections that stay up while nothing passes (L25).
+//! Connections that stay up while nothing passes.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! A broker that is killed or stopped under load, again and again (P1, P3; L02).
+//! A broker that is killed or stopped under load, again and again (P1, P3).
 
 use std::time::Duration;
 

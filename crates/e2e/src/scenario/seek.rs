@@ -1,4 +1,4 @@
-//! Setting a subscription back while its consumer acknowledges (L08).
+//! Setting a subscription back while its consumer acknowledges.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Consumers that are slow, do nothing, or are frozen (H2, L27 in small).
+//! Consumers that are slow, do nothing, or are frozen.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Stdio};

@@ -1,4 +1,4 @@
-//! Consumers that come and go while a key-shared subscription is busy (H11, L11).
+//! Consumers that come and go while a key-shared subscription is busy.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Whether a consumer that has caught up is woken by every message (L12).
+//! Whether a consumer that has caught up is woken by every message.
 
 use std::time::Duration;
 

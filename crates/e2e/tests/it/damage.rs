@@ -14,7 +14,7 @@ fn p6_damage_of_any_kind_is_refused_healed_or_reported() {
 
 /// A server elsewhere started on files that another version had touched, and a stream came up empty.
 #[test]
-fn l03_a_newer_format_of_any_file_is_refused_and_nothing_is_changed() {
+fn a_newer_format_of_any_file_is_refused_and_nothing_is_changed() {
     let _guard = beside_others();
     let mut raised = Vec::new();
     for end in [End::Stopped, End::Killed] {
@@ -29,7 +29,7 @@ fn l03_a_newer_format_of_any_file_is_refused_and_nothing_is_changed() {
 }
 
 #[test]
-fn d10_a_topic_whose_directory_is_gone_stops_no_start() {
+fn a_topic_whose_directory_is_gone_stops_no_start() {
     let _guard = beside_others();
     // After a kill the journal has all of it still.
     for (end, outcome) in [(End::Stopped, Outcome::Reported), (End::Killed, Outcome::Whole)] {
@@ -41,7 +41,7 @@ fn d10_a_topic_whose_directory_is_gone_stops_no_start() {
 }
 
 #[test]
-fn d7_a_flipped_payload_in_a_sealed_segment_is_reported() {
+fn a_flipped_payload_in_a_sealed_segment_is_reported() {
     let _guard = beside_others();
     let base = damage::filled(End::Stopped);
     let is_first =
@@ -52,7 +52,7 @@ fn d7_a_flipped_payload_in_a_sealed_segment_is_reported() {
 }
 
 #[test]
-fn d8_one_copy_of_the_checkpoint_is_enough() {
+fn one_copy_of_the_checkpoint_is_enough() {
     let _guard = beside_others();
     let base = damage::filled(End::Killed);
     for copy in ["wal/checkpoint.a", "wal/checkpoint.b"] {

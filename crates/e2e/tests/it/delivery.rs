@@ -7,7 +7,7 @@ use danube_e2e::scenario::{ack_timeout, consumers, half_open, seek, slow, swap, 
 use crate::{alone, beside_others};
 
 #[test]
-fn l12_a_consumer_that_waits_is_woken_by_every_message() {
+fn a_consumer_that_waits_is_woken_by_every_message() {
     let _guard = alone();
     let idle = Duration::ZERO;
     let extent = wakeups::Extent { idle, rounds: 150, coming: 50, pause_max_ms: 10, seed: 2 };
@@ -22,37 +22,37 @@ fn p4_consumers_of_all_types_lose_nothing_by_kills() {
 }
 
 #[test]
-fn h2_a_slow_consumer_misses_nothing_and_costs_no_memory() {
+fn a_slow_consumer_misses_nothing_and_costs_no_memory() {
     let _guard = beside_others();
     println!("{}", slow::behind(2000));
 }
 
 #[test]
-fn h2_a_producer_does_not_notice_consumers_that_do_nothing() {
+fn a_producer_does_not_notice_consumers_that_do_nothing() {
     let _guard = alone();
     println!("{}", slow::beside(2000, 4.0));
 }
 
 #[test]
-fn h11_l11_keys_keep_their_order_while_consumers_come_and_go() {
+fn keys_keep_their_order_while_consumers_come_and_go() {
     let _guard = beside_others();
     println!("{}", swap::run(2));
 }
 
 #[test]
-fn l10_one_late_message_comes_again_alone() {
+fn one_late_message_comes_again_alone() {
     let _guard = beside_others();
     println!("{}", ack_timeout::run());
 }
 
 #[test]
-fn l08_a_seek_is_not_undone_by_acknowledgements() {
+fn a_seek_is_not_undone_by_acknowledgements() {
     let _guard = beside_others();
     println!("{}", seek::run(3));
 }
 
 #[test]
-fn l25_a_frozen_path_holds_up_nobody_for_long() {
+fn a_frozen_path_holds_up_nobody_for_long() {
     let _guard = beside_others();
     println!("{}", half_open::run(Duration::ZERO));
 }

@@ -14,7 +14,7 @@ const TOPIC: &str = "/default/full";
 
 /// On a full disk servers elsewhere switched their store off, or reset the stream.
 #[test]
-fn d11_l01_a_full_disk_refuses_and_recovers_without_a_restart() {
+fn a_full_disk_refuses_and_recovers_without_a_restart() {
     let _guard = beside_others();
     let volume = Volume::new(Kind::Tmpfs, 64 << 20);
     let ballast = volume.path().join("ballast");

@@ -67,7 +67,7 @@ fn p1_an_acknowledgement_at_page_cache_waits_for_no_sync() {
 
 /// An orderly stop elsewhere dropped what was buffered, because one held connection used up the time for stopping.
 #[test]
-fn l02_a_stop_with_an_idle_stream_loses_nothing_confirmed() {
+fn a_stop_with_an_idle_stream_loses_nothing_confirmed() {
     let _guard = beside_others();
     let options = Options::default().setting("storage.wal.advanced.file_sync.interval_ms", "60000");
     let mut broker = Broker::start(options);

@@ -15,7 +15,7 @@ const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 const SETTINGS: &[u8] = &[0, 0, 0, 4, 0, 0, 0, 0, 0];
 
 #[test]
-fn h6_malformed_input_on_any_port_harms_nobody() {
+fn malformed_input_on_any_port_harms_nobody() {
     let _guard = beside_others();
     let mut broker = Broker::start(Options::default());
     let native = Native::of(&broker);

@@ -25,7 +25,7 @@ fn native_producers_at_disk_reach_a_part_of_an_echo() {
 }
 
 #[test]
-fn l29_existing_producers_reach_a_part_of_an_echo_and_a_lone_one_does_not_wait() {
+fn existing_producers_reach_a_part_of_an_echo_and_a_lone_one_does_not_wait() {
     let _guard = alone();
     let figures = figures::unary(EXTENT, program());
     println!("{}", figures.measured());

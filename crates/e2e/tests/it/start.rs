@@ -26,7 +26,7 @@ fn a_broker_with_much_data_is_ready_within_three_seconds_of_a_kill() {
 
 /// Two brokers on one directory would write over each other.
 #[test]
-fn d21_a_second_broker_on_the_directory_refuses() {
+fn a_second_broker_on_the_directory_refuses() {
     let _guard = beside_others();
     let mut first = Broker::start(Options::default());
     let second = Broker::try_start(Options::default().data_dir(first.data_dir()));

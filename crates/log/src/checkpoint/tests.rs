@@ -179,7 +179,7 @@ fn a_damaged_or_missing_copy_is_reported_and_the_other_counts() {
     }
 }
 
-/// An older build must not go on from the copy that it can read and so undo what a newer one did (L03).
+/// An older build must not go on from the copy that it can read and so undo what a newer one did.
 #[test]
 fn a_later_version_in_either_copy_is_refused_by_name() {
     for (later, known) in [(Copy::A, Copy::B), (Copy::B, Copy::A)] {

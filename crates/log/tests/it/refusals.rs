@@ -82,7 +82,7 @@ fn raise_topic(disk: &SimDisk, path: &Path) {
 }
 
 #[test]
-fn l03_a_later_version_refuses_the_start_and_changes_nothing() {
+fn a_later_version_refuses_the_start_and_changes_nothing() {
     type Raise = fn(&SimDisk, &Path);
     let cases: [(&str, Raise, &str); 5] = [
         ("segment", raise_header, ".seg"),

@@ -577,7 +577,7 @@ fn the_subscription(state: &State) -> &Subscription {
     state.subscription(&id(1), &"s".parse().unwrap()).unwrap()
 }
 
-/// L08: what was acknowledged before a seek is not saved after it.
+/// What was acknowledged before a seek is not saved after it.
 #[test]
 fn a_save_from_before_a_seek_is_void() {
     let mut state = formed();

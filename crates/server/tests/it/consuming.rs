@@ -179,7 +179,6 @@ async fn a_seek_reaches_consumers_that_are_there() {
     server.stop().await.unwrap();
 }
 
-/// Lesson L08, without a kill.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_seek_while_acknowledgements_fly_is_not_undone_by_them() {
     let directory = Directory::new();
@@ -272,7 +271,6 @@ async fn filters_of_what_is_not_key_shared_are_refused() {
     server.stop().await.unwrap();
 }
 
-/// Lesson L12.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_idle_consumer_gets_a_message_at_once() {
     let directory = Directory::new();
@@ -510,7 +508,6 @@ async fn a_settlement_of_what_another_stream_holds_is_void() {
     server.stop().await.unwrap();
 }
 
-/// Lesson L02.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stop_is_quick_with_consumers_and_counts_what_they_have_acknowledged() {
     let directory = Directory::new();

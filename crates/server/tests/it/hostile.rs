@@ -237,7 +237,7 @@ async fn services_that_are_not_there_are_unimplemented_on_every_port() {
     server.stop().await.unwrap();
 }
 
-/// Fault H6: whatever bytes come, the connection ends and the server goes on.
+/// Whatever bytes come, the connection ends and the server goes on.
 #[tokio::test(flavor = "multi_thread")]
 async fn other_protocols_and_garbage_end_the_connection_only() {
     let directory = Directory::new();

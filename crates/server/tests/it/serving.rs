@@ -201,7 +201,7 @@ async fn a_topic_that_was_deleted_and_made_anew_takes_the_producer_s_messages() 
     server.stop().await.unwrap();
 }
 
-/// Lesson L29: no answer waits for the delayed acknowledgements of TCP, 40 ms each.
+/// No answer waits for the delayed acknowledgements of TCP, 40 ms each.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lone_message_is_confirmed_at_once() {
     let directory = Directory::new();

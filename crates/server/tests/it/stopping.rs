@@ -9,7 +9,7 @@ use tokio::net::TcpStream;
 
 use crate::fixture::{Directory, TOPIC, client, message, payloads, producer};
 
-/// Lesson L02: streams that are open and idle don't hold up a stop, and what was confirmed is there afterwards.
+/// Streams that are open and idle don't hold up a stop, and what was confirmed is there afterwards.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stop_is_quick_whoever_is_connected_and_loses_nothing() {
     let directory = Directory::new();

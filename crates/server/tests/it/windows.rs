@@ -10,7 +10,7 @@ const SETTINGS: u8 = 4;
 const INITIAL_WINDOW_SIZE: u16 = 4;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn l29_streams_have_windows_of_4_mib_on_each_port() {
+async fn streams_have_windows_of_4_mib_on_each_port() {
     let directory = Directory::new();
     let server = directory.start().await;
     let addresses = server.addresses();

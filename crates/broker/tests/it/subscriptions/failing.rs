@@ -35,7 +35,7 @@ fn a_refused_message_comes_again_alone_after_its_delay() {
     });
 }
 
-/// L10 on two consumers: the others of a batch are not repeated.
+/// On two consumers: the others of a batch are not repeated.
 #[test]
 fn only_the_late_message_is_delivered_again() {
     sim::run(31, |world| async move {
@@ -148,7 +148,7 @@ fn poison_goes_to_the_dead_letter_topic_with_where_it_comes_from() {
     });
 }
 
-/// H3: acknowledgements of anything, any number of times, are no error and move no cursor past what was not delivered.
+/// Acknowledgements of anything, any number of times, are no error and move no cursor past what was not delivered.
 #[test]
 fn a_storm_of_acknowledgements_settles_only_what_was_delivered() {
     sim::run(34, |world| async move {

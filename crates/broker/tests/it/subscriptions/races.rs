@@ -6,7 +6,7 @@ use SubscriptionType::{Exclusive, Shared};
 
 use super::*;
 
-/// L08: a seek that succeeded holds, whatever was acknowledged before or is acknowledged late.
+/// A seek that succeeded holds, whatever was acknowledged before or is acknowledged late.
 #[test]
 fn a_seek_is_not_undone_by_acknowledgements() {
     for round in 0..20 {
@@ -53,7 +53,7 @@ fn a_seek_is_not_undone_by_acknowledgements() {
     }
 }
 
-/// L12: nobody sits on what was published at the very moment at which it subscribed, or was about to wait.
+/// Nobody sits on what was published at the very moment at which it subscribed, or was about to wait.
 #[test]
 fn no_wake_up_is_missed() {
     for seed in 200..400 {
@@ -86,7 +86,7 @@ fn no_wake_up_is_missed() {
     }
 }
 
-/// H11: of two that want an exclusive subscription at the same moment one has it, and never both.
+/// Of two that want an exclusive subscription at the same moment one has it, and never both.
 #[test]
 fn an_exclusive_subscription_has_one_consumer() {
     for seed in 500..520 {
@@ -116,7 +116,7 @@ fn an_exclusive_subscription_has_one_consumer() {
     }
 }
 
-/// H2: a consumer that takes nothing costs others nothing.
+/// A consumer that takes nothing costs others nothing.
 #[test]
 fn a_slow_consumer_slows_neither_the_producer_nor_another_subscription() {
     sim::run(40, |world| async move {
