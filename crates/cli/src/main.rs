@@ -19,6 +19,9 @@ use std::process::ExitCode;
 use arguments::{Arguments, Command};
 use failure::Result;
 
+/// Threads for tasks, at least.
+const WORKERS_MIN: usize = 2;
+
 fn main() -> ExitCode {
     terminal::finish(Arguments::parse_all().and_then(run))
 }
@@ -26,7 +29,11 @@ fn main() -> ExitCode {
 /// Runs a command on a runtime of its own.
 fn run(arguments: Arguments) -> Result<()> {
     logs::start(&arguments.command);
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    // Not one alone: a short write of the log may take long on one of them.
+    let workers = std::thread::available_parallelism()
+        .map_or(WORKERS_MIN, |count| count.get().max(WORKERS_MIN));
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(workers).enable_all().build();
     let runtime = runtime.map_err(|error| failure::failed("cannot start threads", &error))?;
     let result = runtime.block_on(command(arguments.command));
     // It ends with the process: a thread may be waiting for input that never comes, and those of a broker that is ended without

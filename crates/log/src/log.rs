@@ -6,7 +6,7 @@ use danube_model::{Batch, Durability, Epoch, Offset, TopicId};
 use tokio::sync::oneshot;
 
 use crate::checkpoint::Gap;
-use crate::commit::{Appended, Command, Item};
+use crate::commit::{Appended, Command, Item, LENT_BYTES_MAX};
 use crate::error::{Error, Result};
 use crate::reader::{Reader, Start};
 use crate::shared::{Ends, Shared};
@@ -67,8 +67,14 @@ impl Log {
     pub async fn submit(&self, batch: Batch) -> Result<Appending> {
         let room = self.store.queue_room(batch.bytes().len()).await?;
         let (done, answer) = oneshot::channel();
+        let is_small =
+            self.level == Durability::PageCache && batch.bytes().len() as u64 <= LENT_BYTES_MAX / 2;
         let item = Item::Append { epoch: self.epoch, batch, room, done };
-        self.store.command(Command::Item { topic: self.topic(), item }).await?;
+        let command = Command::Item { topic: self.topic(), item };
+        match is_small {
+            true => self.store.small_command(command).await?,
+            false => self.store.command(command).await?,
+        }
         Ok(Appending(answer))
     }
 

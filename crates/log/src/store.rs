@@ -17,7 +17,7 @@ pub use self::trim::{Holding, SealedSegment};
 
 use crate::bodies::Body;
 use crate::checkpoint::{EndProof, Gap};
-use crate::commit::{Answer, Command, Item, OpenLog};
+use crate::commit::{Answer, Command, Home, Item, OpenLog};
 use crate::error::{Error, Result};
 use crate::files::{self, Behind};
 use crate::identity::TopicIdentity;
@@ -44,6 +44,8 @@ struct Inner {
     layout: Layout,
     disk_id: DiskId,
     commands: mpsc::Sender<Command>,
+    /// Where the commit loop runs.
+    home: Home,
     /// Bytes that may be queued, in KiB.
     queue: Arc<Semaphore>,
     queue_kib: u32,
@@ -345,6 +347,17 @@ impl Store {
 
     pub(crate) async fn command(&self, command: Command) -> Result<()> {
         self.inner.commands.send(command).await.map_err(|_| self.ended())
+    }
+
+    /// As [`Store::command`], for what the loop can do at once on this thread, without blocking for long.
+    pub(crate) async fn small_command(&self, command: Command) -> Result<()> {
+        match self.inner.commands.try_reserve() {
+            Ok(place) => {
+                self.inner.home.lend(|| place.send(command));
+                Ok(())
+            }
+            Err(_) => self.command(command).await,
+        }
     }
 
     /// Asks the commit loop to do something in a log, and waits for it.

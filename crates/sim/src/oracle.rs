@@ -197,6 +197,16 @@ impl Oracle {
         ledger.trimmable = ledger.trimmable.max(before);
     }
 
+    /// The end of all that a log ever acknowledged.
+    pub fn acked_end(&self, topic: TopicId) -> Offset {
+        self.ledgers.get(&topic).map_or(Offset::ZERO, |ledger| ledger.acked_end)
+    }
+
+    /// A log was closed after it had acknowledged all up to `end`. It may be open again, and have acknowledged more.
+    pub fn closed_meanwhile(&mut self, topic: TopicId, end: Offset) {
+        self.ledger(topic).closed_meanwhile(end);
+    }
+
     /// A batch is about to be sent for the first time.
     pub fn send(&mut self, topic: TopicId, batch: &Batch) {
         let sent = Sent {
@@ -386,7 +396,7 @@ impl Oracle {
         self.is_started = true;
         // From here on the journal is written to blocks that all are in the page cache.
         self.is_evicted = false;
-        self.ledgers.values_mut().for_each(Ledger::secure);
+        self.ledgers.values_mut().for_each(|ledger| ledger.secure(Offset::MAX));
     }
 
     fn check_facts(

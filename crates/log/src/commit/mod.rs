@@ -6,12 +6,14 @@
 //!                                                                                                 └─▶ filler
 //! ```
 //!
+//! It runs on a thread of its own, where it may block, and for small rounds without a sync on that of whoever appends ([`home`]).
 //! As soon as one round is synced, whatever has queued meanwhile is the next. A log's items are taken in their order;
 //! logs take turns. Nothing is visible, and nobody is told, before the log's level is reached. After a failed sync the
 //! loop answers everything with [`Error::Stopped`] and never writes again (promise P7).
 
 mod command;
 mod handover;
+mod home;
 mod live;
 mod round;
 mod timers;
@@ -27,6 +29,7 @@ use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 pub(crate) use self::command::{Answer, Command, Item};
 pub use self::command::{Appended, OpenLog};
 use self::handover::Handover;
+pub(crate) use self::home::Home;
 pub(crate) use self::live::Live;
 use self::timers::{Alarm, Timers};
 use crate::config::{Config, Sizes};
@@ -40,6 +43,12 @@ use crate::store::kib;
 pub(crate) const COMMANDS_MAX: usize = 16 * 1024;
 /// How long a clean stop may take. What it does not finish is recovered at the next start.
 const STOP_MAX: Duration = Duration::from_secs(2);
+/// A round of so many bytes at most is written on a thread that was lent to the loop.
+pub(crate) const LENT_BYTES_MAX: u64 = 32 << 10;
+/// A write of such a round that takes longer shows that the disk is behind, and that more of them may block.
+const PROMPT: Duration = Duration::from_millis(4);
+/// How long all rounds are written at home after that.
+const AT_HOME: Duration = Duration::from_millis(200);
 /// Commands taken between two rounds at most.
 const TAKE_MAX: usize = 4096;
 
@@ -47,6 +56,7 @@ const TAKE_MAX: usize = 4096;
 pub(crate) struct Committer {
     env: Env,
     config: Config,
+    home: Home,
     journal: Journal,
     journal_file_bytes: u64,
     checkpoint_bytes: u64,
@@ -90,6 +100,7 @@ impl Committer {
         let fill_room_kib = kib(config.tail_bytes / 2);
         Self {
             env,
+            home: Home::default(),
             journal,
             journal_file_bytes: sizes.file_bytes,
             checkpoint_bytes: sizes.checkpoint_bytes,
@@ -112,6 +123,11 @@ impl Committer {
             has_ended: false,
             config,
         }
+    }
+
+    /// Where it is to run.
+    pub(crate) fn home(&self) -> Home {
+        self.home.clone()
     }
 
     /// Runs until it is told to stop, or until all handles are gone. Owned and joined by the store.
@@ -177,7 +193,7 @@ impl Committer {
             for command in taken.drain(..) {
                 stop = self.obey(command).await?.or(stop);
             }
-            self.check_timers()?;
+            self.check_timers().await?;
             if let Some(done) = stop {
                 return Ok(Some(done));
             }
@@ -345,8 +361,11 @@ impl Committer {
         Err(Error::Stopped { why: "the filler is gone".into() })
     }
 
-    fn check_timers(&mut self) -> Result<()> {
+    async fn check_timers(&mut self) -> Result<()> {
         let now = self.env.clock.monotonic();
+        if [self.timers.sync, self.timers.quiet].into_iter().flatten().any(|due| due <= now) {
+            self.home.reached().await;
+        }
         if self.timers.sync.is_some_and(|due| due <= now) {
             self.sync(now)?;
         }

@@ -8,7 +8,9 @@ use danube_model::{Batch, Durability, Epoch, Frame, Stamp, TimeMs, TopicId};
 
 use crate::bodies::Record;
 use crate::checkpoint::{EndProof, Gap};
-use crate::commit::{Answer, Appended, Committer, Item, Live, OpenLog};
+use crate::commit::{
+    AT_HOME, Answer, Appended, Committer, Item, LENT_BYTES_MAX, Live, OpenLog, PROMPT,
+};
 use crate::error::{Error, Result};
 use crate::fill::Fill;
 use crate::journal::round::{Entry, Head, Kind, RECORDS_MAX};
@@ -46,6 +48,12 @@ struct Answered {
     done: Answer<Appended>,
 }
 
+impl Answered {
+    fn waits_for_sync(&self) -> bool {
+        self.appended.level != Durability::PageCache
+    }
+}
+
 /// What is done when a record that is no frame is durable.
 enum Control {
     Opened(TopicId),
@@ -78,11 +86,21 @@ impl Committer {
             .collect();
         let entries = std::mem::take(&mut round.entries);
         let has_controls = !round.then.controls.is_empty() || !round.then.deleted.is_empty();
-        self.uncheckpointed += Head::round_len(entries.len(), round.bytes);
+        let bytes = Head::round_len(entries.len(), round.bytes);
+        self.uncheckpointed += bytes;
+        let begun = self.env.clock.monotonic();
+        let syncs = has_controls || round.appends.iter().any(Answered::waits_for_sync);
+        let is_short = !syncs && self.is_short(bytes, begun) && self.home.has_turn();
+        if !is_short {
+            self.home.reached().await;
+        }
         self.journal.write(entries, &payloads, round.now.get())?;
         self.env.spawn.interleave().await;
 
         let now = self.env.clock.monotonic();
+        if is_short && now - begun > PROMPT {
+            self.timers.at_home_before = now + AT_HOME;
+        }
         let early = self.written(&mut round);
         self.answer(early);
         if round.appends.is_empty() && !has_controls {
@@ -100,6 +118,13 @@ impl Committer {
         self.after(then).await?;
         self.tail.evict();
         Ok(())
+    }
+
+    /// Whether writing a round of so many bytes will not take long.
+    fn is_short(&self, bytes: u64, now: Duration) -> bool {
+        bytes <= LENT_BYTES_MAX
+            && self.journal.is_in_current(bytes)
+            && self.timers.at_home_before <= now
     }
 
     async fn after(&mut self, then: Then) -> Result<()> {
@@ -279,9 +304,8 @@ impl Committer {
 
     /// The round is with the operating system: what `page_cache` asks for. Returns the appends that this confirms.
     fn written(&mut self, round: &mut Round) -> Vec<Answered> {
-        let at_once = |answered: &mut Answered| {
-            answered.appended.level == Durability::PageCache || mutant::is("ack_before_sync")
-        };
+        let at_once =
+            |answered: &mut Answered| !answered.waits_for_sync() || mutant::is("ack_before_sync");
         let early: Vec<_> = round.appends.extract_if(.., at_once).collect();
         for answered in &early {
             let live = self.logs.get_mut(&answered.topic).expect("it is in the round");

@@ -24,6 +24,8 @@ pub(super) struct Timers {
     pub(super) age: Duration,
     /// A journal file could not be made: the next try comes not before this.
     pub(super) no_file_before: Duration,
+    /// Writes took long lately: none is tried on a lent thread before this.
+    pub(super) at_home_before: Duration,
 }
 
 impl Alarm {

@@ -143,6 +143,11 @@ impl Journal {
         self.file_bytes - BLOCK - self.current.position
     }
 
+    /// Whether a round of so many bytes can be written without beginning another file.
+    pub(crate) fn is_in_current(&self, bytes: u64) -> bool {
+        bytes <= self.room_in_current()
+    }
+
     /// Whether a checkpoint is needed to go on: no file is free, none can be made, and the current one is half full.
     pub(crate) fn wants_checkpoint(&self) -> bool {
         self.free.is_empty()
@@ -200,7 +205,7 @@ impl Journal {
             entries,
         };
         let len = head.len();
-        if len > self.room_in_current() {
+        if !self.is_in_current(len) {
             self.next_file()?;
             head.generation = self.generation;
             head.synced_round = self.synced_round;

@@ -96,6 +96,7 @@ impl Store {
             (fills, feedback.clone()),
             stopped,
         );
+        let home = committer.home();
         let mut filler = Filler {
             env: env.clone(),
             layout: layout.clone(),
@@ -110,7 +111,7 @@ impl Store {
         // Before the first append can come.
         filler.tell_space();
         let loops = vec![
-            env.spawn.disk_thread("log-commit", Box::pin(committer.run(told))),
+            env.spawn.disk_thread("log-commit", Box::pin(home.run(Box::pin(committer.run(told))))),
             env.spawn.disk_thread("log-fill", Box::pin(filler.run(filler_told))),
         ];
         let queue_kib = kib(config.queue_bytes);
@@ -118,6 +119,7 @@ impl Store {
             layout,
             disk_id,
             commands,
+            home,
             queue: Arc::new(Semaphore::new(queue_kib as usize)),
             queue_kib,
             stopped: stopped_seen,

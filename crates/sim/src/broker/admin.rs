@@ -131,13 +131,18 @@ async fn change(life: &Life, number: usize, known: Made, random: &Generator) {
         message_bytes_max: Change::Set(bytes_max),
         ..TopicChange::default()
     };
+    let ends: Vec<_> = life
+        .stage()
+        .oracle(|oracle| changed.ids.iter().map(|id| (*id, oracle.acked_end(*id))).collect());
     let result = life.stage().within("a topic is changed", life.broker.update_topic(&name, change));
     if !done(life, number, "a topic can't be changed", result.await) {
         return;
     }
     if durability.is_some() {
         // Their logs were closed for it.
-        life.stage().oracle(|oracle| changed.ids.iter().for_each(|id| oracle.closed(*id)));
+        life.stage().oracle(|oracle| {
+            ends.iter().for_each(|(id, end)| oracle.closed_meanwhile(*id, *end));
+        });
     }
     there(life, &changed);
     life.scene.names().all[number].known = Some(changed);

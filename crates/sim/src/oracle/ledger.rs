@@ -113,13 +113,18 @@ impl Ledger {
         self.openings.push(Opening { epoch, level, end });
         self.rests_on_page_cache = !level.waits_for_disk();
         self.may_be_unproven = false;
-        self.secure();
+        self.secure(Offset::MAX);
     }
 
     /// A closing is synced, with all before it.
     pub(super) fn closed(&mut self) {
+        self.closed_meanwhile(Offset::MAX);
+    }
+
+    /// A closing is synced, with all before it, `end` among it; the log may be open again.
+    pub(super) fn closed_meanwhile(&mut self, end: Offset) {
         self.rests_on_page_cache = false;
-        self.secure();
+        self.secure(end);
     }
 
     /// The log is opened whenever somebody needs it, at `level`.
@@ -128,9 +133,10 @@ impl Ledger {
         self.rests_on_page_cache |= !level.waits_for_disk();
     }
 
-    /// All that is there is synced.
-    pub(super) fn secure(&mut self) {
-        for place in self.places.values_mut().filter(|place| place.hold != Hold::Loose) {
+    /// All that is there up to `end` is synced.
+    pub(super) fn secure(&mut self, end: Offset) {
+        let is_there = |place: &&mut Place| place.hold != Hold::Loose && place.next <= end;
+        for place in self.places.values_mut().filter(is_there) {
             place.hold = Hold::Power;
         }
     }

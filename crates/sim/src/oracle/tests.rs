@@ -285,6 +285,20 @@ fn a_closed_log_loses_nothing() {
 }
 
 #[test]
+fn a_closing_says_nothing_of_what_the_log_acknowledged_when_it_was_open_again() {
+    let mut told = page_cache();
+    told.acked(3, 0);
+    let end = told.oracle.acked_end(TOPIC);
+    told.acked(4, 3);
+    told.oracle.closed_meanwhile(TOPIC, end);
+    told.oracle.crashed(Loss::PageCache);
+    told.starts(3, EndProof::Proven);
+    told.is_good();
+    told.starts(2, EndProof::Proven);
+    told.breaks(Rule::Durable);
+}
+
+#[test]
 fn what_a_log_has_when_it_is_opened_survives_the_power() {
     let mut told = page_cache();
     told.acked(3, 0);
