@@ -5,6 +5,7 @@
 mod clock;
 mod disk;
 mod file;
+mod limits;
 mod random;
 mod spawn;
 
@@ -14,6 +15,7 @@ use crate::Env;
 
 pub use clock::RealClock;
 pub use disk::RealDisk;
+pub use limits::raise_open_files;
 pub use random::RealRandom;
 pub use spawn::RealSpawn;
 

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use danube_env::Env;
+use danube_env::real::raise_open_files;
 use danube_server::config::{Config, Flags, Loaded, Sources};
 use danube_server::{Addresses, Server};
 
@@ -20,6 +21,11 @@ pub(crate) async fn run(options: ServerOptions) -> Result<()> {
     let Loaded { config, settings } = load(options)?;
     for notice in settings.notices() {
         tracing::warn!("{notice}");
+    }
+    match raise_open_files() {
+        Ok(Some(limit)) => tracing::info!(limit, "open files are limited"),
+        Ok(None) => {}
+        Err(error) => tracing::warn!(%error, "the limit of open files can't be raised"),
     }
     let mut signals = Signals::listen("without a clean stop")?;
     let server = tokio::select! {

@@ -20,6 +20,8 @@ use crate::{Generator, Measured, Native, files};
 
 /// The topics that are filled.
 pub const TOPICS: [&str; 3] = ["/default/one", "/default/two", "/default/three"];
+/// The topic that is written to at the end. What it holds is not looked at.
+const BEHIND: &str = "/default/behind";
 /// Messages in each.
 const MESSAGES: u64 = 300;
 /// Messages that are sent together.
@@ -93,6 +95,9 @@ pub fn filled(end: End) -> Files {
             assert!(native.send_all(&producer, messages).into_iter().eq(batch));
         }
     }
+    // A last round that nothing written later vouches for can't be told from one that was cut short. Here all have one behind.
+    let producer = native.producer(BEHIND, Durability::Disk);
+    native.send_all(&producer, [message(BEHIND, 0)]);
     match end {
         End::Stopped => broker.stop(),
         End::Killed => broker.kill9(),
