@@ -133,7 +133,7 @@ impl ProducerBuilder {
     pub async fn open(self) -> Result<Producer> {
         let clock = Clock::start();
         let topics = self.partitions(&clock).await?;
-        let gather = Arc::new(Gather::new(&topics, self.gather));
+        let gather = Arc::new(Gather::new(&topics, random(), self.gather));
         let settings = driver::Settings {
             name: self.name.as_ref().map_or_else(String::new, |name| name.as_str().to_owned()),
             create: self.create.map(|create| Expectation {
@@ -227,7 +227,7 @@ impl ProducerBuilder {
 /// Sends messages to one topic, or to the partitions of one. Cheap to clone; all clones share batches and limits.
 ///
 /// Messages of one producer keep their order within a partition. A message with a key goes to the partition of its key;
-/// the others take turns, batch by batch. When the last clone is dropped, what is not confirmed fails: call
+/// for the others partitions take turns batch by batch, beginning at a random one. When the last clone is dropped, what is not confirmed fails: call
 /// [`Producer::close`] or [`Producer::flush`] before that.
 #[derive(Clone, Debug)]
 pub struct Producer {

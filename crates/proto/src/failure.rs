@@ -104,7 +104,8 @@ impl From<Failure> for Status {
     }
 }
 
-/// Never fails: what the metadata don't say is taken from the code, and the outcome is unknown.
+/// Never fails: what the metadata don't say is taken from the code. The outcome is unknown then, but of a message that the
+/// transport found too large: it is the only one that says out of range, and nobody has looked at the message.
 impl From<Status> for Failure {
     fn from(status: Status) -> Failure {
         let word = |key| status.metadata().get(key).and_then(|value| value.to_str().ok());
@@ -113,6 +114,7 @@ impl From<Status> for Failure {
             kind: word(KIND_KEY).and_then(kind_of_word).unwrap_or(kind_of_code(status.code())),
             outcome: match word(OUTCOME_KEY) {
                 Some("definite") => Outcome::Definite,
+                None if status.code() == Code::OutOfRange => Outcome::Definite,
                 _ => Outcome::Unknown,
             },
             is_retryable: match word(RETRYABLE_KEY) {
@@ -223,6 +225,8 @@ mod tests {
         let failure = Failure::from(Status::unimplemented(""));
         assert!(!failure.is_retryable);
         assert!(!failure.message.is_empty());
+        let failure = Failure::from(Status::out_of_range("decoded message length too large"));
+        assert_eq!((failure.outcome, failure.is_retryable), (Outcome::Definite, false));
     }
 
     #[test]

@@ -89,7 +89,9 @@ pub(crate) enum Take {
 }
 
 impl Gather {
-    pub(crate) fn new(topics: &[TopicName], settings: Settings) -> Gather {
+    /// Messages without a key begin at the partition behind `before`, modulo their number: producers of a few messages are to
+    /// use all partitions together.
+    pub(crate) fn new(topics: &[TopicName], before: u64, settings: Settings) -> Gather {
         let lanes = topics.iter().map(|topic| Lane {
             topic: topic.clone(),
             limits: BatchLimits::default(),
@@ -100,7 +102,7 @@ impl Gather {
             lanes: lanes.collect(),
             next_id: 0,
             touched: BTreeSet::new(),
-            current: topics.len() - 1,
+            current: (before % topics.len() as u64) as usize,
             is_closed: false,
             flushes: Vec::new(),
         };
@@ -295,6 +297,10 @@ mod tests {
     use super::*;
 
     fn gather(partitions: usize, batch_bytes: usize) -> Gather {
+        gather_behind(partitions as u64 - 1, partitions, batch_bytes)
+    }
+
+    fn gather_behind(before: u64, partitions: usize, batch_bytes: usize) -> Gather {
         let topics: Vec<TopicName> =
             (0..partitions).map(|i| format!("/default/t-part-{i}").parse().unwrap()).collect();
         let settings = Settings {
@@ -303,7 +309,7 @@ mod tests {
             room_bytes: 10_000,
             room_messages: 100,
         };
-        Gather::new(&topics, settings)
+        Gather::new(&topics, before, settings)
     }
 
     fn message(bytes: usize) -> Message {
@@ -326,6 +332,15 @@ mod tests {
             assert_eq!(first.builder.record_count(), 1);
             assert_eq!(first.id, BatchId(lane as u64));
             assert_eq!(gather.take(lane, Take::All).unwrap().id, BatchId(lane as u64 + 3));
+        }
+    }
+
+    #[tokio::test]
+    async fn messages_without_a_key_begin_at_the_partition_that_was_drawn() {
+        for (before, first) in [(0, 1), (1, 2), (5, 0), (u64::MAX, 1)] {
+            let gather = gather_behind(before, 3, 1_000);
+            drop(add(&gather, 600).await);
+            assert!(gather.take(first, Take::All).is_some(), "behind {before}");
         }
     }
 

@@ -92,9 +92,11 @@ impl Admin for AdminRpc {
         let name = topic(&request.topic)?;
         let settings = request.settings.unwrap_or_default();
         let expected = expected(&settings)?;
-        if request.partitions > 0 || expected.reliability.is_some() {
-            let what = "partitions and reliability of a topic can't be changed";
-            return Err(status::unsupported(what));
+        if request.partitions > 0 {
+            return Err(status::unsupported("this build can't add partitions to a topic"));
+        }
+        if expected.reliability.is_some() {
+            return Err(status::unsupported("the reliability of a topic can't be changed"));
         }
         let change = TopicChange {
             durability: expected.durability,

@@ -93,13 +93,13 @@ async fn open(
 ) -> Result<Consuming, Status> {
     let first = requests.message().await?.and_then(|first| first.request);
     let Some(Request::Open(open)) = first else {
-        return Err(status::protocol("the first request does not open"));
+        return Err(status::not_opened("the first request does not open"));
     };
     let filters = &open.filters;
     if filters.len() > caps::FILTERS_MAX
         || filters.iter().any(|filter| filter.len() > caps::FILTER_BYTES_MAX)
     {
-        return Err(status::protocol("too many filters, or a filter that is too long"));
+        return Err(status::not_opened("too many filters, or a filter that is too long"));
     }
     let Plan { topic, subscribe, credit } =
         Plan::decode(open).map_err(|error| status::invalid(&error))?;

@@ -58,9 +58,18 @@ pub(crate) fn unsupported(what: &str) -> Status {
 
 /// A client that breaks the rules of a stream; the stream ends.
 pub(crate) fn protocol(what: &str) -> Status {
+    broken(what, Outcome::Unknown)
+}
+
+/// The same before anything was done.
+pub(crate) fn not_opened(what: &str) -> Status {
+    broken(what, Outcome::Definite)
+}
+
+fn broken(what: &str, outcome: Outcome) -> Status {
     Status::from(Failure {
         kind: ErrorKind::Invalid,
-        outcome: Outcome::Unknown,
+        outcome,
         is_retryable: false,
         message: format!("protocol broken: {what}"),
         hint: None,

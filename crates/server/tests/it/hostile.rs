@@ -173,7 +173,9 @@ async fn refused_consumer(channel: &Channel, request: consume_request::Request) 
         Ok(responses) => responses.into_inner().message().await.expect_err("it is refused"),
         Err(status) => status,
     };
-    Failure::from(status)
+    let failure = Failure::from(status);
+    assert_eq!(failure.outcome, Outcome::Definite, "nothing was done: {failure:?}");
+    failure
 }
 
 #[tokio::test(flavor = "multi_thread")]
