@@ -1,6 +1,6 @@
 //! Producing through failures.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use danube_client::{
@@ -233,6 +233,7 @@ async fn keys_choose_the_partition_and_the_rest_take_turns() {
     broker.partition(TOPIC, 3);
     let producer = broker.client().producer(TOPIC).unwrap().open().await.unwrap();
     let mut partitions = BTreeMap::new();
+    let mut turns = Vec::new();
     for number in 0..30 {
         let key = Text::new(format!("key-{}", number % 5).into());
         let sent = Message { key: key.clone(), ..message(number) };
@@ -240,8 +241,14 @@ async fn keys_choose_the_partition_and_the_rest_take_turns() {
         let before = partitions.insert(key.unwrap().as_str().to_owned(), receipt.topic.clone());
         assert!(before.is_none_or(|before| before == receipt.topic));
         let receipt = producer.send(message(number)).await.unwrap().await.unwrap();
-        assert_eq!(receipt.topic.as_str(), format!("{TOPIC}-part-{}", number % 3));
+        turns.push(receipt.topic);
     }
+    let names = (0..3).map(|number| format!("{TOPIC}-part-{number}"));
+    assert_eq!(
+        turns[..3].iter().map(|topic| topic.as_str().to_owned()).collect::<BTreeSet<_>>(),
+        names.collect()
+    );
+    assert!(turns.iter().skip(3).zip(&turns).all(|(topic, before)| topic == before), "{turns:?}");
 }
 
 #[tokio::test]
