@@ -16,6 +16,7 @@ use danube_model::{BrokerId, Durability, Namespace, TimeMs, TopicId, TopicName};
 use tokio::sync::{RwLock, oneshot, watch};
 
 use crate::error::{Error, Result};
+use crate::retention::{self, RetentionConfig};
 use crate::slot::Slot;
 use crate::subscription::{self, SubscriptionConfig, Subscriptions};
 use crate::topic::Topic;
@@ -46,6 +47,8 @@ pub struct Config {
     pub producers_per_topic_max: u64,
     /// The largest message of topics without a limit of their own, in bytes; 0 = no limit but that of batches.
     pub message_bytes_max: u64,
+    /// What is kept.
+    pub retention: RetentionConfig,
     /// What holds for all subscriptions.
     pub subscriptions: SubscriptionConfig,
 }
@@ -67,6 +70,8 @@ pub(crate) struct Inner {
     pub(crate) subscriptions: Subscriptions,
     /// Saves the cursors of subscriptions.
     saver: Mutex<Option<Running>>,
+    /// Lets go of what is not kept any more.
+    retention: Mutex<Option<Running>>,
     /// Stops the hot tier when the metadata fail.
     guard: Mutex<Option<Running>>,
     /// Held for reading by what must end before a stop.
@@ -110,6 +115,7 @@ impl Broker {
             stopping: watch::Sender::new(false),
             subscriptions: Subscriptions::default(),
             saver: Mutex::default(),
+            retention: Mutex::default(),
             guard: Mutex::default(),
             at_work: Arc::default(),
             _lock: lock,
@@ -124,6 +130,9 @@ impl Broker {
         let saver = Box::pin(subscription::save_cursors(broker.clone()));
         let saver = broker.inner.env.spawn.task("save-cursors", saver);
         *broker.inner.saver.lock().expect("it is only set and taken") = Some(saver);
+        let checks = Box::pin(retention::run(broker.clone()));
+        let checks = broker.inner.env.spawn.task("retention", checks);
+        *broker.inner.retention.lock().expect("it is only set and taken") = Some(checks);
         Ok((broker, report))
     }
 
@@ -298,6 +307,12 @@ impl Broker {
             && let Err(panicked) = guard.join().await
         {
             tracing::error!(%panicked, "the hot tier was not guarded");
+        }
+        let retention = self.inner.retention.lock().expect("it is only set and taken").take();
+        if let Some(retention) = retention
+            && let Err(panicked) = retention.join().await
+        {
+            tracing::error!(%panicked, "retention ended");
         }
         let saver = self.inner.saver.lock().expect("it is only set and taken").take();
         if let Some(saver) = saver

@@ -17,7 +17,7 @@
 //!   damaged, it takes no writes until an operator accepts that.
 //! * Files of a topic that the metadata do not know are never removed.
 //!
-//! Reading order: [`Broker`], [`Topic`], `slot` (opening and its refusals), `gather` (messages sent one by one), `admin` (creating, changing, deleting), `repair`, `subscription`.
+//! Reading order: [`Broker`], [`Topic`], `slot` (opening and its refusals), `gather` (messages sent one by one), `admin` (creating, changing, deleting), `repair`, `retention`, `subscription`.
 
 mod admin;
 mod broker;
@@ -25,6 +25,7 @@ mod error;
 mod fan_out;
 mod gather;
 mod repair;
+mod retention;
 mod slot;
 mod subscription;
 mod topic;
@@ -33,6 +34,7 @@ pub use crate::admin::{Created, Listed, NewTopic, TopicChange};
 pub use crate::broker::{Broker, Config};
 pub use crate::error::{Error, Result};
 pub use crate::repair::{Finding, Remedy};
+pub use crate::retention::RetentionConfig;
 pub use crate::subscription::{
     Consumer, Delivered, MissingReason, Registration, Settle, Subscribe, SubscriptionChange,
     SubscriptionConfig, SubscriptionDescription, Window,

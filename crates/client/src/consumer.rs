@@ -48,7 +48,7 @@ pub enum Consumed {
         from: Offset,
         /// The offset behind the last.
         to: Offset,
-        /// The reason, in a word of the log's format, or `trimmed`.
+        /// The reason, in a word of the log's format, or `retention`.
         why: String,
     },
     /// Offsets `[from, to)` can't be read from any tier at present and were skipped.

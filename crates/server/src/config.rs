@@ -26,7 +26,7 @@ mod yaml;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use danube_broker::SubscriptionConfig;
+use danube_broker::{RetentionConfig, SubscriptionConfig};
 use danube_model::{Durability, Namespace, caps};
 
 pub use address::Address;
@@ -120,21 +120,8 @@ pub struct Storage {
     pub checkpoint_bytes: u64,
     /// How often free space is looked for while the volume is full.
     pub space_check: Duration,
-    /// What may be deleted.
-    pub retention: Retention,
-}
-
-/// How long and how much is kept. `None`: without limit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Retention {
-    /// How long messages of a topic are kept.
-    pub time: Option<Duration>,
-    /// Bytes of a topic that are kept.
-    pub size: Option<u64>,
-    /// Bytes of all topics together that are kept.
-    pub total_size: Option<u64>,
-    /// How often it is looked at what may go.
-    pub check_interval: Duration,
+    /// What is kept.
+    pub retention: RetentionConfig,
 }
 
 /// Settings as they were read, and what they amount to.
@@ -246,10 +233,10 @@ impl Storage {
             journal_bytes: size("storage.wal.advanced.journal.max_bytes"),
             checkpoint_bytes: size("storage.wal.advanced.journal.checkpoint_bytes"),
             space_check: settings.time("storage.wal.advanced.space_check_interval"),
-            retention: Retention {
+            retention: RetentionConfig {
                 time: Some(time).filter(|time| !time.is_zero()),
-                size: limit("storage.local_retention.size_mb"),
-                total_size: limit("storage.local_retention.total_size"),
+                bytes: limit("storage.local_retention.size_mb"),
+                total_bytes: limit("storage.local_retention.total_size"),
                 check_interval: settings.time("storage.local_retention.check_interval_minutes"),
             },
         }

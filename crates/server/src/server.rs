@@ -371,6 +371,7 @@ fn broker_config(config: &Config, client: SocketAddr) -> danube_broker::Config {
         durability: storage.durability,
         producers_per_topic_max: config.producers_per_topic_max,
         message_bytes_max: config.message_bytes_max,
+        retention: storage.retention,
         subscriptions: config.subscriptions.clone(),
     }
 }

@@ -206,9 +206,11 @@ impl Task {
         }
     }
 
-    /// What retention removed is settled wherever it is, so that it leaves the window.
+    /// What was read and retention removed is settled wherever it is, so that it leaves the window. What was not read yet is
+    /// told to whoever reads it.
     fn settle_what_is_gone(&mut self) {
-        let (floor, start) = (self.engine.cursor().floor(), self.source.log_start());
+        let floor = self.engine.cursor().floor();
+        let start = self.source.log_start().min(self.engine.next_offset());
         if floor < start {
             self.engine.missing(floor..start);
         }

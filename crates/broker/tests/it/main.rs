@@ -3,6 +3,7 @@
 mod crash;
 mod messages;
 mod openings;
+mod retention;
 mod subscriptions;
 mod together;
 
@@ -10,8 +11,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use danube_broker::{
-    Broker, Change, Config, Created, Delivery, Error, NewTopic, Read, Start, SubscriptionConfig,
-    Topic, TopicChange,
+    Broker, Change, Config, Created, Delivery, Error, NewTopic, Read, RetentionConfig, Start,
+    SubscriptionConfig, Topic, TopicChange,
 };
 use danube_env::Env;
 use danube_env::sim::{self, Crash, Survival};
@@ -34,6 +35,7 @@ fn config() -> Config {
         durability: Durability::Disk,
         producers_per_topic_max: 0,
         message_bytes_max: 0,
+        retention: RetentionConfig::default(),
         subscriptions: SubscriptionConfig::default(),
     }
 }

@@ -80,7 +80,7 @@ fn acknowledged(broker: &FakeBroker, stream: usize) -> Vec<Range> {
 async fn pieces_of_a_batch_become_messages_without_being_sent_again() {
     let pieces = items([
         delivery(10, &["a", "b", "c", "d"], 11, 12),
-        Item::Gap(Gap { from: 5, to: 9, why: "trimmed".to_owned() }),
+        Item::Gap(Gap { from: 5, to: 9, why: "retention".to_owned() }),
         delivery(0, &[], 12, 14),
         // Backwards, as something delivered again.
         delivery(0, &[], 10, 11),
@@ -88,7 +88,7 @@ async fn pieces_of_a_batch_become_messages_without_being_sent_again() {
     let (_broker, mut consumer) = start(vec![vec![opened(), Ok(pieces)]]).await;
     assert_eq!(word(&message(&mut consumer).await), "11=b");
     assert!(
-        matches!(consumer.next().await.unwrap(), Some(Consumed::Gap { why, .. }) if why == "trimmed")
+        matches!(consumer.next().await.unwrap(), Some(Consumed::Gap { why, .. }) if why == "retention")
     );
     for expected in ["12=c", "13=d", "10=a"] {
         assert_eq!(word(&message(&mut consumer).await), expected);

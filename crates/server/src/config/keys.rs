@@ -57,8 +57,6 @@ pub(super) enum Support {
     Full,
     /// It is read, and there is nothing that it could act on, for want of this.
     Idle(&'static str),
-    /// It is read and not enforced; whoever sets it is told.
-    Unenforced,
     /// Only these values; others need this, which is lacking.
     Only(&'static [&'static str], &'static str),
     /// Its block can't be used, because this is lacking.

@@ -81,7 +81,6 @@ impl Settings {
             };
             settings.values.insert(key.path, setting);
         }
-        settings.say_what_is_not_enforced();
         (settings, problems)
     }
 
@@ -111,16 +110,6 @@ impl Settings {
             Some(Line { path: key.path, value, yaml, origin, note: note(key) })
         };
         keys::all().filter_map(line).collect()
-    }
-
-    fn say_what_is_not_enforced(&mut self) {
-        let unenforced = keys::all().filter(|key| {
-            matches!(key.support, Support::Unenforced) && self.values[key.path].place.is_some()
-        });
-        let paths: Vec<&str> = unenforced.map(|key| key.path).collect();
-        if !paths.is_empty() {
-            self.notices.push(Notice(format!("not enforced by this build: {}", paths.join(", "))));
-        }
     }
 
     /// Where a key was set; none for a default.
@@ -193,7 +182,6 @@ fn note(key: &Key) -> Option<String> {
         Support::Idle(what) => {
             Some(format!("without effect: it needs {what}, which this build lacks"))
         }
-        Support::Unenforced => Some("not enforced by this build".to_owned()),
         Support::Lacking(what) => Some(format!("it needs {what}, which this build lacks")),
     }
 }
@@ -220,7 +208,7 @@ fn refuse_what_is_lacking(
                     refuse(format!("`{block}` needs {what}, which this build lacks"));
                 }
             }
-            Support::Only(..) | Support::Full | Support::Idle(_) | Support::Unenforced => {}
+            Support::Only(..) | Support::Full | Support::Idle(_) => {}
         }
     }
 }

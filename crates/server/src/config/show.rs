@@ -63,7 +63,6 @@ fn support(key: &Key) -> Option<String> {
     match key.support {
         Support::Full => None,
         Support::Idle(what) => Some(format!("Without effect in this build: it needs {what}.")),
-        Support::Unenforced => Some("Not enforced by this build.".to_owned()),
         Support::Only(["[]"], what) => Some(format!("Empty in this build: others need {what}.")),
         Support::Only(values, what) => {
             let values: Vec<String> = values.iter().map(|value| format!("`{value}`")).collect();

@@ -65,7 +65,7 @@ fn without_any_source_the_defaults_hold() {
     assert_eq!(storage.space_check, Duration::from_secs(1));
     let retention = storage.retention;
     assert_eq!(retention.time, Some(Duration::from_secs(2 * 24 * 3600)));
-    assert_eq!((retention.size, retention.total_size), (Some(20 << 30), None));
+    assert_eq!((retention.bytes, retention.total_bytes), (Some(20 << 30), None));
     assert_eq!(retention.check_interval, Duration::from_secs(300));
 }
 
@@ -122,10 +122,10 @@ policies: {max_message_size: 0, max_producers_per_topic: 7}
         journal_bytes: 1 << 20,
         checkpoint_bytes: 512 << 10,
         space_check: Duration::from_millis(10),
-        retention: Retention {
+        retention: RetentionConfig {
             time: None,
-            size: Some(1 << 20),
-            total_size: Some(5 << 30),
+            bytes: Some(1 << 20),
+            total_bytes: Some(5 << 30),
             check_interval: Duration::from_secs(2),
         },
     };
@@ -388,17 +388,6 @@ fn variables_that_are_nearly_settings_are_pointed_out() {
     for name in ["DANUBE_URL", "DANUBE_TOKEN", "DANUBE_PORT_6650_TCP", "DANUBE_LOG", "OTHER"] {
         notices(&environment(&[(name, "x")]), &[]);
     }
-}
-
-#[test]
-fn what_is_not_enforced_is_said_to_whoever_sets_it() {
-    notices(&file("cluster_name: c"), &[]);
-    notices(
-        &file("cluster_name: c\nstorage: {local_retention: {size_mb: 1, time_minutes: 1}}"),
-        &[
-            "not enforced by this build: storage.local_retention.time_minutes, storage.local_retention.size_mb",
-        ],
-    );
 }
 
 #[test]

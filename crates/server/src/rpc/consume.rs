@@ -327,7 +327,7 @@ fn missing(range: Range<Offset>, why: MissingReason) -> item::Item {
     let Range { start: from, end: to } = range;
     match why {
         MissingReason::Gap(reason) => item::Item::Gap(topics::gap(from, to, reason.as_str())),
-        MissingReason::Trimmed => item::Item::Gap(topics::gap(from, to, "trimmed")),
+        MissingReason::Trimmed => item::Item::Gap(topics::gap(from, to, "retention")),
         MissingReason::Damage(damage) => item::Item::Damage(topics::damage(from, to, &damage)),
     }
 }

@@ -132,7 +132,7 @@ impl Reading {
                     }
                     next
                 }
-                Read::Trimmed { from, to } => item::Item::Gap(topics::gap(from, to, "trimmed")),
+                Read::Trimmed { from, to } => item::Item::Gap(topics::gap(from, to, "retention")),
                 Read::Damage(damage) => {
                     item::Item::Damage(topics::damage(damage.from, damage.to, &damage))
                 }

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use danube_broker::{Change, Delivery, Effect, Error, NewTopic, TopicChange};
 use danube_env::sim::Generator;
-use danube_model::{Durability, TopicId, caps};
+use danube_model::{Durability, Offset, TopicId, caps};
 
 use super::life::Life;
 use super::names::{self, Made};
 use crate::options::Levels;
-use crate::oracle::Rule;
+use crate::oracle::{Oracle, Rule};
 
 /// Compares what a broker has after its start with what it may have, and takes it as known.
 pub(super) fn check(life: &Life) {
@@ -216,6 +216,13 @@ fn created(life: &Life, made: &Made) {
         life.stage().broken(Rule::Deleted, format!("topic id {id} was deleted and is given again"));
     }
     life.stage().oracle(|oracle| made.ids.iter().for_each(|id| oracle.creating(*id)));
+    if life.stage().options.trims > 0 {
+        // Retention by size does not ask how far readers are.
+        let trimming = |oracle: &mut Oracle| {
+            made.ids.iter().for_each(|id| oracle.trimming(*id, Offset::MAX));
+        };
+        life.stage().oracle(trimming);
+    }
     there(life, made);
     life.stage().oracle(|oracle| made.ids.iter().for_each(|id| oracle.created(*id)));
 }

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use danube_broker::{Broker, Config, Error, Read, Start, SubscriptionConfig, Topic};
+use danube_broker::{
+    Broker, Config, Error, Read, RetentionConfig, Start, SubscriptionConfig, Topic,
+};
 use danube_env::Env;
 use danube_env::sim::Crash;
 use danube_model::{Durability, Offset, TopicId, TopicName};
@@ -45,7 +47,17 @@ fn config(stage: &Stage) -> Config {
         durability: Durability::Disk,
         producers_per_topic_max: 0,
         message_bytes_max: 0,
+        retention: retention(stage),
         subscriptions: SubscriptionConfig::default(),
+    }
+}
+
+fn retention(stage: &Stage) -> RetentionConfig {
+    let bytes = (stage.options.trims > 0).then_some(4 << 10);
+    RetentionConfig {
+        bytes,
+        check_interval: Duration::from_millis(40),
+        ..RetentionConfig::default()
     }
 }
 

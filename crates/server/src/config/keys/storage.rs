@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::Fallback::{None, Value};
 use super::Key;
-use super::Support::{self, Idle, Lacking, Only, Unenforced};
+use super::Support::{self, Idle, Lacking, Only};
 use crate::config::value::Item::Text as Texts;
 use crate::config::value::Kind::{
     self, Bool, Choice, List, Number, Path, Secret, Size, Text, Time,
@@ -129,29 +129,25 @@ pub(super) const STORAGE: &[Key] = &[
         MINUTES,
         Value("2d"),
         "How long messages of a topic are kept. 0: without limit.",
-    )
-    .support(Unenforced),
+    ),
     Key::new(
         "storage.local_retention.size_mb",
         Size(Mebibytes, 0, SIZE_MAX),
         Value("20GiB"),
         "How much of a topic is kept. 0: without limit.",
-    )
-    .support(Unenforced),
+    ),
     Key::new(
         "storage.local_retention.check_interval_minutes",
         Time(Some("m"), Duration::from_millis(1)),
         Value("5m"),
         "How often it is looked at what may go.",
-    )
-    .support(Unenforced),
+    ),
     Key::new(
         "storage.local_retention.total_size",
         ANY_SIZE,
         None("without limit"),
         "How much of all topics together is kept.",
-    )
-    .support(Unenforced),
+    ),
     Key::new(
         "storage.durable.backend",
         Choice(&["s3", "gcs", "azblob"]),
