@@ -10,6 +10,7 @@ pub mod lines;
 pub mod order;
 pub mod power;
 pub mod ready;
+pub mod retention;
 pub mod seek;
 pub mod slow;
 pub mod swap;

@@ -8,8 +8,8 @@ use std::time::Duration;
 use danube_client::Durability;
 use danube_e2e::figures::{self as measure, Extent};
 use danube_e2e::scenario::{
-    ack_timeout, consumers, damage, half_open, kills, lines, order, power, ready, seek, slow, swap,
-    wakeups,
+    ack_timeout, consumers, damage, half_open, kills, lines, order, power, ready, retention, seek,
+    slow, swap, wakeups,
 };
 use danube_e2e::volume::Kind;
 use danube_e2e::wait::Stopwatch;
@@ -22,7 +22,7 @@ struct Soak {
     run: fn() -> Vec<Measured>,
 }
 
-const SOAKS: [Soak; 18] = [
+const SOAKS: [Soak; 20] = [
     Soak { name: "lines", what: "a million lines through the command line and back", run: lines },
     Soak { name: "ready", what: "starts: empty, 2,000 topics, 5 GiB", run: ready },
     Soak {
@@ -39,6 +39,16 @@ const SOAKS: [Soak; 18] = [
     Soak { name: "damage", what: "1,000 damaged files", run: damage },
     Soak { name: "consumers", what: "20 kills under consumers of all types", run: consumers },
     Soak { name: "slow", what: "20,000 messages to a slow consumer, and idle ones", run: slow },
+    Soak {
+        name: "retention",
+        what: "a minute's messages, of producers in 2100 and 1971",
+        run: keep,
+    },
+    Soak {
+        name: "prune-race",
+        what: "ten minutes of readers at a start that moves",
+        run: prune_race,
+    },
     Soak { name: "swap", what: "20 rounds of key-shared consumers that come and go", run: swap },
     Soak { name: "seek", what: "20 seeks under acknowledgements, and 20 with a kill", run: seek },
     Soak { name: "ack-timeout", what: "one message that is late", run: ack_timeout },
@@ -137,6 +147,14 @@ fn consumers() -> Vec<Measured> {
 
 fn slow() -> Vec<Measured> {
     vec![slow::behind(20_000), slow::beside(20_000, 1.5)]
+}
+
+fn keep() -> Vec<Measured> {
+    vec![retention::by_receive_time(Duration::from_secs(60))]
+}
+
+fn prune_race() -> Vec<Measured> {
+    vec![retention::prune_race(Duration::from_secs(600))]
 }
 
 fn swap() -> Vec<Measured> {

@@ -11,6 +11,7 @@ mod kills;
 mod lines;
 mod peers;
 mod ports;
+mod retention;
 mod speed;
 mod start;
 
