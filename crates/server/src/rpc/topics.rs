@@ -63,10 +63,11 @@ pub(crate) enum MissingPartition {
 
 impl MissingPartition {
     /// For a producer of the protocol `danube`. Where its client makes the producers of a topic with partitions, that of
-    /// number 7 has a name that ends in `-7`; any other one was given the name of a partition by hand.
+    /// number 7 has a name that ends in `-7`; any other one was given the name of a partition by hand. For a topic of one
+    /// partition the Java client leaves the number out, so that number 0 takes any name.
     pub(crate) fn for_producer(topic: &TopicName, producer: &str) -> MissingPartition {
         match topic.partition_of() {
-            Some((_, number)) if !producer.ends_with(&format!("-{number}")) => {
+            Some((_, number)) if number > 0 && !producer.ends_with(&format!("-{number}")) => {
                 MissingPartition::Refused
             }
             Some(_) | None => MissingPartition::Created,

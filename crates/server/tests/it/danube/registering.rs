@@ -126,15 +126,17 @@ async fn a_slip_in_the_name_of_a_partition_makes_no_topic() {
         let producer_name = name.to_owned();
         peer.create(ProducerRequest { producer_name, ..registration(topic) }).await
     };
-    for name in ["p", "p-1", "p0", "0"] {
-        let said = refused(named(name, "/default/x-part-0").await, Code::InvalidArgument);
-        assert!(said.contains("/default/x-part-0 is the name of a partition"), "{said}");
+    for name in ["p", "p-0", "p1", "1"] {
+        let said = refused(named(name, "/default/x-part-1").await, Code::InvalidArgument);
+        assert!(said.contains("/default/x-part-1 is the name of a partition"), "{said}");
     }
     assert!(peer.partitions("/default/x").await.unwrap().is_empty());
-    named("p-0", "/default/x-part-0").await.unwrap();
+    // So a client does that makes one partition, and numbers no producer then.
     named("p", "/default/x-part-0").await.unwrap();
     refused(named("p", "/default/x-part-1").await, Code::InvalidArgument);
     assert_eq!(peer.partitions("/default/x").await.unwrap(), ["/default/x-part-0"]);
+    named("p-1", "/default/x-part-1").await.unwrap();
+    assert_eq!(peer.partitions("/default/x").await.unwrap().len(), 2);
     server.stop().await.unwrap();
 }
 
