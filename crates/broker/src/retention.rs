@@ -110,16 +110,18 @@ impl Retention {
         if going.is_empty() {
             return;
         }
+        // Many files take a while: a stop in between must not hide what has gone.
+        for (topic, going) in &going {
+            let name = &self.logs[topic].name;
+            tracing::info!(topic = %name, start = %going.before, segments = going.files, bytes = going.bytes, "retention removes the oldest messages");
+        }
         let before = going.iter().map(|(topic, going)| (*topic, going.before)).collect();
-        if let Err(error) = self.broker.inner.store.trim(before).await {
-            if error.kind() != ErrorKind::NotFound {
+        match self.broker.inner.store.trim(before).await {
+            Err(error) if error.kind() != ErrorKind::NotFound => {
                 tracing::warn!(%error, "retention can't remove what is not kept any more");
             }
-            return;
-        }
-        for (topic, going) in going {
-            let known = &self.logs[&topic];
-            tracing::info!(topic = %known.name, start = %going.before, segments = going.files, bytes = going.bytes, "retention removed the oldest messages");
+            // A topic was deleted meanwhile: the next check goes on with the others.
+            Ok(_) | Err(_) => {}
         }
     }
 

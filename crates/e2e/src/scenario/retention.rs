@@ -86,7 +86,7 @@ pub fn by_receive_time(limit: Duration) -> Measured {
     });
     assert_eq!(native.describe(topics[0]).end, end);
     let log = broker.log();
-    assert!(log.contains("retention removed the oldest messages"), "{log}");
+    assert!(log.contains("retention removes the oldest messages"), "{log}");
     // Who asks for what is gone is told, and gets what comes next.
     send(&native, &future, 1, None);
     let read = ["read", topics[0], "--from", "offset:0", "--output", "json"];
