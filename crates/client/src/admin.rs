@@ -298,7 +298,9 @@ impl Admin {
 }
 
 fn wire_settings(settings: &TopicSettings) -> wire::TopicSettings {
-    let milliseconds = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+    // Rounded up: 0 would mean without limit.
+    let milliseconds =
+        |time: Duration| u64::try_from(time.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX);
     wire::TopicSettings {
         reliability: convert::wire_reliability(settings.reliability),
         durability: convert::wire_durability(settings.durability),
@@ -409,4 +411,22 @@ fn alarm(alarm: wire::Alarm) -> Result<Alarm> {
         message: alarm.message,
         since: convert::time("since_ms", alarm.since_ms)?,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_short_time_is_no_time_without_limit() {
+        let retention_ms = |nanoseconds| {
+            let retention_time = Some(Duration::from_nanos(nanoseconds));
+            let settings = TopicSettings { retention_time, ..TopicSettings::default() };
+            wire_settings(&settings).retention_time_ms
+        };
+        assert_eq!(
+            [0, 1, 1_000_000, 1_000_001].map(retention_ms),
+            [Some(0), Some(1), Some(1), Some(2)]
+        );
+    }
 }

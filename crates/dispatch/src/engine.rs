@@ -200,6 +200,24 @@ impl Engine {
         self.poison.blocked()
     }
 
+    /// What of a range is neither settled nor at a consumer, rising.
+    pub fn not_in_flight(&self, range: Range<Offset>) -> Vec<Range<Offset>> {
+        let mut waiting = Vec::new();
+        for unsettled in self.cursor.unsettled(range) {
+            let mut at = unsettled.start;
+            for flight in self.flights.within(unsettled.clone()) {
+                if at < flight.start {
+                    waiting.push(at..flight.start);
+                }
+                at = flight.end;
+            }
+            if at < unsettled.end {
+                waiting.push(at..unsettled.end);
+            }
+        }
+        waiting
+    }
+
     /// How many further records could be handed out at once; 0: nothing is to be read.
     pub fn wants(&self) -> u64 {
         if self.is_blocked() {

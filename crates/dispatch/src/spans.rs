@@ -37,6 +37,15 @@ impl<T: Copy> Spans<T> {
         self.by_start.insert(range.start, Span { end: range.end, at, value });
     }
 
+    /// What of `range` is in here, rising.
+    pub(crate) fn within(&self, range: Range<Offset>) -> impl Iterator<Item = Range<Offset>> + '_ {
+        let before = self.by_start.range(..range.start).next_back();
+        let touched = before.into_iter().chain(self.by_start.range(range.clone()));
+        let parts =
+            touched.map(move |(&start, span)| start.max(range.start)..span.end.min(range.end));
+        parts.filter(|part| part.start < part.end)
+    }
+
     /// Takes out whatever of `range` is in here and `wanted` picks, rising; ranges that it cuts keep the rest.
     pub(crate) fn take(
         &mut self,

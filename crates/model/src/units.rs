@@ -167,6 +167,10 @@ fn parse(
     let fraction_value: u128 = fraction.parse().map_err(|_| None)?;
     let fraction_units = fraction_value * u128::from(unit) / 10_u128.pow(fraction.len() as u32);
     let total = u128::from(whole) * u128::from(unit) + fraction_units;
+    // Nothing often means no limit.
+    if total == 0 && fraction_value > 0 {
+        return Err(Some("too small"));
+    }
     u64::try_from(total).map_err(|_| Some("too large"))
 }
 

@@ -15,6 +15,7 @@ use danube_model::{
 };
 use tokio::sync::{mpsc, oneshot};
 
+use super::consumer::MissingReason;
 use super::dead_letter::DeadLetters;
 use super::live::{Command, Deliveries, Key};
 use super::outbox::{Outbox, Touched};
@@ -206,14 +207,18 @@ impl Task {
         }
     }
 
-    /// What was read and retention removed is settled wherever it is, so that it leaves the window. What was not read yet is
-    /// told to whoever reads it.
+    /// What was read and retention removed is settled, so that it leaves the window: what is at its consumer in silence, the
+    /// rest as a gap. Without a consumer it waits for one to be told. What was not read yet is told to whoever reads it.
     fn settle_what_is_gone(&mut self) {
         let floor = self.engine.cursor().floor();
         let start = self.source.log_start().min(self.engine.next_offset());
-        if floor < start {
-            self.engine.missing(floor..start);
+        if start <= floor || self.consumers.is_empty() {
+            return;
         }
+        for range in self.engine.not_in_flight(floor..start) {
+            self.missing(range, MissingReason::Trimmed);
+        }
+        self.engine.missing(floor..start);
     }
 
     async fn commands(&mut self, first: Option<Command>) -> Next {

@@ -162,6 +162,10 @@ fn messages_that_are_gone_leave_the_window() {
     engine.offer(range(0, 10));
     assert_eq!(deliveries(&mut engine, SECOND).len(), 1);
     assert_eq!(engine.wants(), 0);
+    engine.acknowledge(range(3, 5), None, SECOND);
+    engine.refuse(Offset::new(8), None, 60_000, "later", SECOND);
+    assert_eq!(engine.not_in_flight(range(0, 10)), [range(8, 9)]);
+    assert_eq!(engine.not_in_flight(range(4, 8)), []);
     engine.missing(range(0, 10));
     assert_eq!((engine.wants(), engine.in_flight()), (10, 0));
     engine.offer(range(10, 15));
