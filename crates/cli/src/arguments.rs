@@ -1,5 +1,6 @@
 //! What can be said on the command line, and what it means.
 
+mod bench;
 mod subscription;
 
 use std::ffi::OsString;
@@ -12,6 +13,7 @@ use danube_client::{Client, Compression, Durability, Start, TopicName};
 use danube_model::units::parse_duration;
 use danube_model::{ByteSize, Namespace, Offset, caps};
 
+pub(crate) use self::bench::{BenchCommand, BenchLoad, BenchRun, BenchTopics, PayloadKind};
 pub(crate) use self::subscription::{ConsumeOptions, SubscriptionCommand};
 use crate::failure::{Failure, Result};
 use crate::time;
@@ -55,6 +57,9 @@ pub(crate) enum Command {
     /// List, describe, create, delete and seek subscriptions
     #[command(subcommand)]
     Subscription(SubscriptionCommand),
+    /// Measure a broker: throughput, and latency free of coordinated omission
+    #[command(subcommand)]
+    Bench(BenchCommand),
     /// Check and show settings
     #[command(subcommand)]
     Config(ConfigCommand),

@@ -1,5 +1,6 @@
 //! What each command does.
 
+pub(crate) mod bench;
 pub(crate) mod config;
 pub(crate) mod consume;
 pub(crate) mod inspect;

@@ -50,6 +50,7 @@ async fn command(command: Command) -> Result<()> {
         Command::Read(options) => commands::read::run(options).await,
         Command::Topic(command) => commands::topic::run(command).await,
         Command::Subscription(command) => commands::subscription::run(command).await,
+        Command::Bench(command) => commands::bench::run(command).await,
         Command::Config(command) => commands::config::run(command),
         Command::Inspect(command) => commands::inspect::run(command),
     }

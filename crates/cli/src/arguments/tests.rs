@@ -85,6 +85,26 @@ fn a_producer_takes_what_messages_have_in_common() {
 }
 
 #[test]
+fn a_measurement_takes_its_shape() {
+    let words = "danube bench produce --topics 2 --partitions 3 --durability disk --producers 4 --message-size 2KiB \
+                 --batch-size 65536 --in-flight 7 --rate 1.5 --duration 3s --count 9 --compression lz4 --payload text --keep";
+    let Command::Bench(BenchCommand::Produce { topics, load, rate, run }) = parse(words) else {
+        panic!()
+    };
+    assert_eq!((topics.topics, topics.partitions, topics.keep), (Some(2), Some(3), true));
+    assert_eq!((load.producers, load.in_flight), (Some(4), Some(7)));
+    assert_eq!(load.message_size, Some(ByteSize::new(2048)));
+    assert_eq!(load.batch_size, Some(ByteSize::new(65536)));
+    assert_eq!((load.compression, load.payload), (Some(Compression::Lz4), Some(PayloadKind::Text)));
+    assert_eq!((rate, run.duration), (Some(1.5), Some(Duration::from_secs(3))));
+    assert_eq!(run.count.map(u64::from), Some(9));
+    misuse("danube bench produce /default/a --topics 2", "cannot be used with");
+    misuse("danube bench produce --consumers 2", "--consumers");
+    misuse("danube bench consume --rate 2", "--rate");
+    misuse("danube bench end-to-end --payload zeros", "--payload");
+}
+
+#[test]
 fn settings_of_topics_have_units() {
     let words = "danube topic create /default/a --partitions 4 --durability disk --retention-time 7d \
                  --retention-size 10GiB --max-message-size 1MiB";
@@ -115,8 +135,15 @@ fn what_makes_no_sense_is_misuse() {
 
 #[test]
 fn help_opens_with_an_example() {
-    for command in ["server", "produce", "read", "topic create", "config check", "inspect segment"]
-    {
+    for command in [
+        "server",
+        "produce",
+        "read",
+        "topic create",
+        "bench produce",
+        "config check",
+        "inspect segment",
+    ] {
         let words = format!("danube {command} --help");
         match Arguments::of(words.split(' ')) {
             Err(Failure::Help(text)) => {

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that finds no value fails, helpers included")]
 
+mod bench;
 mod consume;
 mod messages;
 mod offline;
