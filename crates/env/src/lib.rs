@@ -1,4 +1,4 @@
-//! The outside world, each seam real and simulated: disk, clock, randomness, spawning.
+//! The outside world, each seam real and simulated: disk, clock, randomness, spawning, and what the process uses.
 //!
 //! Nothing here knows a word of the domain. Everything above takes an [`Env`] and reaches the world only through
 //! it, so that the simulator can run the same code from a seed.
@@ -8,6 +8,7 @@
 
 pub mod clock;
 pub mod disk;
+pub mod process;
 pub mod random;
 pub mod real;
 mod reserve;
@@ -19,6 +20,7 @@ use std::sync::Arc;
 
 pub use clock::Clock;
 pub use disk::{Disk, File};
+pub use process::Process;
 pub use random::Random;
 pub use reserve::Reserve;
 pub use spawn::{Spawn, blocking};
@@ -34,4 +36,6 @@ pub struct Env {
     pub random: Arc<dyn Random>,
     /// Tasks, threads for disk work, and blocking calls.
     pub spawn: Arc<dyn Spawn>,
+    /// What this process uses of its machine.
+    pub process: Arc<dyn Process>,
 }

@@ -6,6 +6,7 @@ mod clock;
 mod disk;
 mod file;
 mod limits;
+mod process;
 mod random;
 mod spawn;
 
@@ -16,6 +17,7 @@ use crate::Env;
 pub use clock::RealClock;
 pub use disk::RealDisk;
 pub use limits::raise_open_files;
+pub use process::RealProcess;
 pub use random::RealRandom;
 pub use spawn::RealSpawn;
 
@@ -32,6 +34,7 @@ impl Env {
             clock: Arc::new(RealClock),
             random: Arc::new(RealRandom),
             spawn: Arc::new(RealSpawn::new()),
+            process: Arc::new(RealProcess),
         }
     }
 }

@@ -26,6 +26,7 @@
 mod clock;
 mod disk;
 mod generator;
+mod process;
 mod schedule;
 mod spawn;
 mod trace;

@@ -12,10 +12,12 @@ use tokio::time::Instant;
 use super::clock::{SimClock, now, sleep};
 use super::disk::{Crash, SimDisk};
 use super::generator::Generator;
+use super::process::SimProcess;
 use super::schedule::Schedule;
 use super::spawn::{SimSpawn, Tasks, lock};
 use super::trace::Trace;
 use crate::Env;
+use crate::process::Usage;
 
 /// Simulated time after which [`run`] gives up: nothing that is tested takes so long, so that the test waits for what
 /// will not come.
@@ -41,6 +43,7 @@ pub struct Machine {
     /// What its wall clock is ahead, in milliseconds.
     ahead_ms: Arc<AtomicI64>,
     latency_max_us: Arc<AtomicU64>,
+    usage: SimProcess,
     generator: Generator,
     crashed: Arc<Notify>,
 }
@@ -163,6 +166,7 @@ impl World {
             process: Arc::new(Mutex::new(process)),
             ahead_ms,
             latency_max_us: Arc::default(),
+            usage: SimProcess::default(),
             generator: Generator::derive(seed, "spawn"),
             crashed: Arc::default(),
         };
@@ -214,7 +218,13 @@ impl Machine {
                 latency_max_us: Arc::clone(&self.latency_max_us),
                 panics: Arc::clone(&self.world.panics),
             }),
+            process: Arc::new(self.usage.clone()),
         }
+    }
+
+    /// What its process is to use from now on; at first nothing.
+    pub fn set_usage(&self, usage: Usage) {
+        self.usage.set(usage);
     }
 
     /// Its disk.
