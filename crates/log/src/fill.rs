@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -19,6 +20,7 @@ use crate::error::{Error, Result};
 use crate::files;
 use crate::journal::writer;
 use crate::layout::Layout;
+use crate::metrics::Counters;
 use crate::mutant;
 use crate::recovery::fill_at_need;
 use crate::shared::Shared;
@@ -119,6 +121,7 @@ pub(crate) struct Filler {
     pub(crate) reserve: u64,
     pub(crate) space_check: Duration,
     pub(crate) feedback: Feedback,
+    pub(crate) counters: Arc<Counters>,
     /// Held as long as something may be written.
     pub(crate) _lock: Arc<dyn Lock>,
 }
@@ -171,13 +174,14 @@ impl Filler {
                         checkpoint = None;
                     }
                     let _ = done.send(trimmed);
+                    full = self.tell_space();
                 }
                 Fill::MakeFile { index, bytes } => self.make_file(index, bytes)?,
             }
             let held: usize = rooms.iter().map(OwnedSemaphorePermit::num_permits).sum();
             let waiting = self.bodies.pending_bytes().max(held as u64 * 1024);
             if waiting >= self.fill_bytes || checkpoint.is_some() || full.is_some() {
-                let result = self.bodies.fill();
+                let result = self.fill();
                 full = match &result {
                     Ok(()) => self.check_space(),
                     Err(error) if error.is_disk_failure() => return Err(error.clone()),
@@ -203,6 +207,16 @@ impl Filler {
         }
     }
 
+    /// Writes what waits to segments.
+    fn fill(&mut self) -> Result<()> {
+        let begun = self.env.clock.monotonic();
+        self.counters.fill.begin(begun);
+        let result = self.bodies.fill();
+        self.counters.fill.end();
+        self.counters.fills.add(self.env.clock.monotonic() - begun);
+        result
+    }
+
     /// Lets go of segments at the front of logs. The outer error is final.
     fn trim(&mut self, before: &BTreeMap<TopicId, Offset>, asked: Asked) -> Result<Result<Trims>> {
         match fill_at_need(&mut self.bodies) {
@@ -221,6 +235,16 @@ impl Filler {
 
     /// Takes a checkpoint of logs without what `trims` says. Any error but that there is no room is final.
     fn take_checkpoint(&mut self, asked: Asked, trims: &Trims) -> Result<()> {
+        self.counters.fill.begin(self.env.clock.monotonic());
+        let written = self.write_checkpoint(asked, trims);
+        self.counters.fill.end();
+        written?;
+        self.counters.checkpoints.add(1);
+        self.feedback.say(|said| said.checkpointed = Some(asked.round));
+        Ok(())
+    }
+
+    fn write_checkpoint(&mut self, asked: Asked, trims: &Trims) -> Result<()> {
         self.bodies.sync()?;
         if mutant::is("removed_before_start_is_durable") {
             files::remove_segments(&*self.env.disk, &self.layout, &bodies::gone(trims))?;
@@ -234,13 +258,11 @@ impl Filler {
         bodies::enter(trims, &mut checkpoint);
         let write = || checkpoint::write(&*self.env.disk, &self.layout, &checkpoint);
         if trims.is_empty() {
-            write()?;
+            write()
         } else {
             // It makes room for more.
-            self.bodies.reserve.retry(write, Error::is_full)?;
+            self.bodies.reserve.retry(write, Error::is_full)
         }
-        self.feedback.say(|said| said.checkpointed = Some(round));
-        Ok(())
     }
 
     fn make_file(&self, index: u32, bytes: u64) -> Result<()> {
@@ -265,12 +287,13 @@ impl Filler {
     }
 
     fn check_space(&mut self) -> Option<Full> {
-        let full = self.full();
-        if full.available < self.reserve {
-            return Some(full);
+        let full = Some(self.full()).filter(|full| full.available < self.reserve);
+        if full.is_none() {
+            self.bodies.reserve.refill();
         }
-        self.bodies.reserve.refill();
-        None
+        let is_used = !self.bodies.reserve.is_held();
+        self.counters.reserve_is_used.store(is_used, Ordering::Relaxed);
+        full
     }
 
     fn full(&self) -> Full {

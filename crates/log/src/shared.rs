@@ -12,6 +12,7 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use danube_model::metric::Counter;
 use danube_model::{Frame, Offset, TopicId};
 
 use tokio::sync::watch;
@@ -33,6 +34,9 @@ pub struct Ends {
 pub(crate) struct Shared {
     pub(crate) topic: TopicId,
     pub(crate) ends: watch::Sender<Ends>,
+    /// Messages that were given offsets since the start of the broker, and bytes of their batches.
+    messages: Counter,
+    bytes: Counter,
     view: Mutex<View>,
 }
 
@@ -73,7 +77,19 @@ impl Shared {
     pub(crate) fn new(topic: TopicId, start: Offset, end: Offset) -> Arc<Self> {
         let ends = watch::Sender::new(Ends { durable: end, closed: true });
         let view = Mutex::new(View { start, filled: end, ..View::default() });
-        Arc::new(Self { topic, ends, view })
+        let (messages, bytes) = Default::default();
+        Arc::new(Self { topic, ends, messages, bytes, view })
+    }
+
+    /// A batch was given its offsets.
+    pub(crate) fn count(&self, messages: u64, bytes: u64) {
+        self.messages.add(messages);
+        self.bytes.add(bytes);
+    }
+
+    /// Messages and bytes that were counted.
+    pub(crate) fn counted(&self) -> (u64, u64) {
+        (self.messages.get(), self.bytes.get())
     }
 
     pub(crate) fn view(&self) -> MutexGuard<'_, View> {
@@ -133,6 +149,12 @@ impl View {
         Some(take.cloned().collect())
     }
 
+    /// The frame in memory that holds `offset`.
+    pub(crate) fn frame_at(&self, offset: Offset) -> Option<&Frame> {
+        let at = self.tail.partition_point(|frame| frame.next() <= offset);
+        self.tail.get(at).filter(|frame| frame.base() <= offset)
+    }
+
     /// Bytes of the frames that are in no segment.
     pub(crate) fn unfilled_bytes(&self) -> u64 {
         let unfilled = self.tail.iter().rev().take_while(|frame| frame.base() >= self.filled);
@@ -156,6 +178,11 @@ struct Kept {
 impl Tail {
     pub(crate) fn new(bytes_max: u64) -> Self {
         Self { frames: VecDeque::new(), bytes: 0, bytes_max }
+    }
+
+    /// Bytes of all frames.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
     }
 
     /// Adds a log's newest frame.

@@ -2,6 +2,7 @@
 
 mod opening;
 mod trim;
+mod watching;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -14,6 +15,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
 
 pub use self::opening::{Checked, Expected};
 pub use self::trim::{Holding, SealedSegment};
+pub use self::watching::Progress;
 
 use crate::bodies::Body;
 use crate::checkpoint::{EndProof, Gap};
@@ -23,6 +25,7 @@ use crate::files::{self, Behind};
 use crate::identity::TopicIdentity;
 use crate::layout::Layout;
 use crate::log::{Extent, Log};
+use crate::metrics::Counters;
 use crate::reader::{Damage, Reader, Start};
 use crate::repair::{self, Range};
 use crate::shared::{Segment, SegmentKind, Shared};
@@ -50,6 +53,7 @@ struct Inner {
     queue: Arc<Semaphore>,
     queue_kib: u32,
     stopped: watch::Receiver<Option<Error>>,
+    counters: Arc<Counters>,
     logs: Mutex<BTreeMap<TopicId, Known>>,
     loops: Mutex<Vec<Running>>,
     _lock: Arc<dyn Lock>,
@@ -170,8 +174,8 @@ impl Store {
     pub(crate) async fn accept_damage(&self, shared: &Arc<Shared>) -> Result<Vec<Gap>> {
         let (disk, layout) = (Arc::clone(&self.inner.env.disk), self.inner.layout.clone());
         let shared = Arc::clone(shared);
+        let topic = shared.topic;
         let accepted = blocking(&*self.inner.env.spawn, move || {
-            let topic = shared.topic;
             let ranges = {
                 let mut view = shared.view();
                 let (start, filled) = (view.start, view.filled);
@@ -196,7 +200,9 @@ impl Store {
             }
             Ok(gaps)
         });
-        self.or_fail(accepted.await).await
+        let accepted = self.or_fail(accepted.await).await?;
+        self.inner.counters.is_settled(topic);
+        Ok(accepted)
     }
 
     /// Stops the store if the disk failed.
@@ -255,6 +261,7 @@ impl Store {
             let mut remains = Vec::new();
             let mut deleting = Vec::new();
             for topic in topics.iter().copied() {
+                self.inner.counters.is_settled(topic);
                 if self.logs().remove(&topic).is_none() {
                     remains.push(topic);
                     continue;

@@ -14,9 +14,10 @@ use danube_model::BrokerId;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::codec::EncodedCommand;
-use crate::command::{Command, Proposal};
+use crate::command::{Command, Outcome, Proposal};
 use crate::failure::Failure;
 use crate::meta::proposer::{Proposer, Waiting};
+use crate::metrics::{Counters, Metrics};
 use crate::raft::group::Start;
 use crate::raft::{Applications, Applied, Group};
 use crate::state::State;
@@ -65,6 +66,7 @@ struct Inner {
     changes: watch::Receiver<u64>,
     proposals: mpsc::Sender<Waiting>,
     failure: Failure,
+    counters: Arc<Counters>,
     group: Group,
     stop: watch::Sender<bool>,
     tasks: Mutex<Option<Tasks>>,
@@ -125,6 +127,7 @@ impl Checked {
             changes,
             proposals,
             failure,
+            counters: Arc::default(),
             group,
             stop,
             tasks,
@@ -188,12 +191,29 @@ impl Meta {
                 limit: caps::COMMAND_BYTES_MAX,
             });
         }
+        let begun = self.0.env.clock.monotonic();
+        let _on_its_way = self.0.counters.propose(begun);
+        let outcome = self.commit(encoded).await;
+        self.0.counters.answered(self.0.env.clock.monotonic() - begun, outcome.is_err());
+        Ok(P::outcome(outcome?)
+            .expect("openraft answers each entry with what applying it returned"))
+    }
+
+    async fn commit(&self, command: EncodedCommand) -> Result<Outcome> {
         let (answer, answered) = oneshot::channel();
         let closed = || self.0.failure.get().unwrap_or(Error::Closed);
-        self.0.proposals.send(Waiting { command: encoded, answer }).await.map_err(|_| closed())?;
-        let outcome =
-            answered.await.unwrap_or_else(|_| Err(Error::Interrupted(Arc::new(closed()))))?;
-        Ok(P::outcome(outcome).expect("openraft answers each entry with what applying it returned"))
+        self.0.proposals.send(Waiting { command, answer }).await.map_err(|_| closed())?;
+        answered.await.unwrap_or_else(|_| Err(Error::Interrupted(Arc::new(closed()))))
+    }
+
+    /// The metadata in numbers.
+    pub fn metrics(&self) -> Metrics {
+        self.0.counters.metrics()
+    }
+
+    /// Since when the oldest command that is on its way waits, by the monotonic clock.
+    pub fn waiting_since(&self) -> Option<Duration> {
+        self.0.counters.waiting_since()
     }
 
     /// Tells when the state changed.

@@ -236,6 +236,11 @@ impl State {
         self.subscriptions.get(topic).into_iter().flat_map(BTreeMap::values)
     }
 
+    /// How many subscriptions there are.
+    pub fn subscription_count(&self) -> usize {
+        self.subscriptions.values().map(BTreeMap::len).sum()
+    }
+
     /// A subscription of a topic.
     pub fn subscription(
         &self,

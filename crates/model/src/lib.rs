@@ -17,6 +17,7 @@ pub mod error;
 pub mod frame;
 pub mod id;
 pub mod message;
+pub mod metric;
 pub mod name;
 pub mod subscription;
 pub mod text;

@@ -36,6 +36,7 @@ use crate::config::{Config, Sizes};
 use crate::error::{Error, Result};
 use crate::fill::{Asked, Feedback, Fill, Full, Said};
 use crate::journal::writer::Journal;
+use crate::metrics::Counters;
 use crate::shared::Tail;
 use crate::store::kib;
 
@@ -70,6 +71,7 @@ pub(crate) struct Committer {
     /// What the filler was not told yet.
     handover: Handover,
     feedback: Feedback,
+    counters: Arc<Counters>,
     /// Memory for frames that are not in segments, in KiB.
     fill_room: Arc<Semaphore>,
     fill_room_kib: u32,
@@ -111,6 +113,7 @@ impl Committer {
             filler,
             handover: Handover::new(config.tail_bytes),
             feedback,
+            counters: Arc::default(),
             fill_room: Arc::new(Semaphore::new(fill_room_kib as usize)),
             fill_room_kib,
             full: None,
@@ -128,6 +131,11 @@ impl Committer {
     /// Where it is to run.
     pub(crate) fn home(&self) -> Home {
         self.home.clone()
+    }
+
+    /// What is counted, for the filler and whoever looks at it, too.
+    pub(crate) fn counters(&self) -> Arc<Counters> {
+        Arc::clone(&self.counters)
     }
 
     /// Runs until it is told to stop, or until all handles are gone. Owned and joined by the store.
@@ -282,6 +290,7 @@ impl Committer {
                     None => tracing::info!("storage has room again"),
                 }
             }
+            self.counters.set_full(full.clone());
             self.full = full;
         }
         if said.filled {
@@ -299,6 +308,7 @@ impl Committer {
             let (refused, kept) =
                 queue.into_iter().partition(|item| matches!(item, Item::Append { .. }));
             live.queue = kept;
+            self.counters.refused_full.add(refused.len() as u64);
             for item in VecDeque::into_iter(refused) {
                 item.refuse(Error::StorageFull {
                     path: full.path.clone(),

@@ -1,6 +1,7 @@
 //! One round: what has queued gets its offsets, is written, synced, and answered.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use danube_model::frame::FRAME_HEADER_BYTES;
@@ -94,10 +95,13 @@ impl Committer {
         if !is_short {
             self.home.reached().await;
         }
+        self.counters.commit.begin(begun);
         self.journal.write(entries, &payloads, round.now.get())?;
+        self.counters.commit.end();
         self.env.spawn.interleave().await;
 
         let now = self.env.clock.monotonic();
+        self.count(now - begun, bytes);
         if is_short && now - begun > PROMPT {
             self.timers.at_home_before = now + AT_HOME;
         }
@@ -118,6 +122,16 @@ impl Committer {
         self.after(then).await?;
         self.tail.evict();
         Ok(())
+    }
+
+    /// A round of so many bytes is written.
+    fn count(&self, took: Duration, bytes: u64) {
+        let counters = &self.counters;
+        counters.rounds.add(1);
+        counters.round_bytes.add(bytes);
+        counters.writes.add(took);
+        counters.journal_bytes.store(self.journal.bytes(), Ordering::Relaxed);
+        counters.tail_bytes.store(self.tail.bytes(), Ordering::Relaxed);
     }
 
     /// Whether writing a round of so many bytes will not take long.
@@ -206,6 +220,7 @@ impl Committer {
             Item::Append { epoch, batch, room, done } => {
                 match place_append(live, topic, epoch, &batch) {
                     Ok(Place::Duplicate(appended)) => {
+                        self.counters.duplicates.add(1);
                         round.appends.push(Answered { topic, appended, done })
                     }
                     Ok(Place::New) => {
@@ -214,6 +229,10 @@ impl Committer {
                         let frame = Frame::batch(topic, stamp, &batch);
                         let next = frame.next();
                         let level = live.state.level;
+                        let messages = u64::from(batch.record_count());
+                        let bytes = batch.bytes().len() as u64;
+                        live.shared.count(messages, bytes);
+                        self.counters.count_batch(messages, bytes);
                         self.place_frame(topic, frame, round);
                         let appended = Appended { base, next, epoch, level, duplicate: false };
                         round.appends.push(Answered { topic, appended, done });
@@ -316,7 +335,10 @@ impl Committer {
 
     /// Syncs the journal and moves what follows from it.
     pub(super) fn sync(&mut self, now: Duration) -> Result<()> {
+        self.counters.commit.begin(now);
         self.journal.sync()?;
+        self.counters.commit.end();
+        self.counters.syncs.add(self.env.clock.monotonic() - now);
         self.timers.sync = None;
         self.timers.quiet = Some(now + self.config.quiet_sync);
         for topic in std::mem::take(&mut self.unsynced) {

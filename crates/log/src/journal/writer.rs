@@ -113,6 +113,11 @@ impl Journal {
         round_bytes_max(self.file_bytes)
     }
 
+    /// Bytes of all its files.
+    pub(crate) fn bytes(&self) -> u64 {
+        (self.used.len() + self.free.len() + 1) as u64 * self.file_bytes
+    }
+
     /// Generation of the current file.
     pub(crate) fn generation(&self) -> u64 {
         self.generation

@@ -74,6 +74,13 @@ pub struct Damage {
     pub why: String,
 }
 
+impl From<&Damage> for Error {
+    fn from(damage: &Damage) -> Self {
+        let Damage { path, position, why, .. } = damage.clone();
+        Self::corrupt(path, position, why)
+    }
+}
+
 /// Reads a log in order.
 pub struct Reader {
     store: Store,
@@ -144,6 +151,9 @@ impl Reader {
     pub async fn next(&mut self) -> Result<Read> {
         loop {
             if let Some(read) = self.ready.pop_front() {
+                if let Read::Damage(damage) = &read {
+                    self.store.counters().is_damaged(self.shared.topic, damage);
+                }
                 self.offset = self.offset.max(read.next());
                 return Ok(read);
             }

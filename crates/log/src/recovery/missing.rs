@@ -10,6 +10,7 @@ use danube_model::{Offset, TopicId};
 use crate::checkpoint::CheckpointLog;
 use crate::error::{Error, Result};
 use crate::layout::Layout;
+use crate::reader::Damage;
 use crate::segment::{HEADER_BYTES, SegmentHeader, Step, Walk, read_footer};
 
 /// What is missing of `logs`, each with the segments that its directory has, if it has one.
@@ -18,13 +19,13 @@ pub(super) fn find_all<'a>(
     layout: &Layout,
     logs: impl Iterator<Item = &'a CheckpointLog>,
     segments: &BTreeMap<TopicId, Vec<Offset>>,
-) -> Result<Vec<Error>> {
+) -> Result<Vec<(TopicId, Damage)>> {
     let mut missing = Vec::new();
     for log in logs {
         let segments = segments.get(&log.topic_id).map_or(&[][..], Vec::as_slice);
-        for error in find(disk, layout, log, segments)? {
-            tracing::error!(topic = %log.topic_id, %error, "messages are damaged");
-            missing.push(error);
+        for damage in find(disk, layout, log, segments)? {
+            tracing::error!(topic = %log.topic_id, error = %Error::from(&damage), "messages are damaged");
+            missing.push((log.topic_id, damage));
         }
     }
     Ok(missing)
@@ -36,7 +37,7 @@ fn find(
     layout: &Layout,
     log: &CheckpointLog,
     segments: &[Offset],
-) -> Result<Vec<Error>> {
+) -> Result<Vec<Damage>> {
     let state = &log.state;
     // Below the start may be some that retention let go of.
     let is_counted = |first: &Offset| state.start <= *first && *first <= log.last_segment;
@@ -49,8 +50,9 @@ fn find(
     let mut look_between = |end: Offset, next: Offset| {
         let is_known = state.gaps.iter().any(|gap| gap.from <= end && next <= gap.to);
         if end < next && !is_known {
-            let what = format!("the segment is missing, offsets {end} to {next} are lost");
-            missing.push(Error::corrupt(layout.segment(log.topic_id, end), 0, what));
+            let why = format!("the segment is missing, offsets {end} to {next} are lost");
+            let path = layout.segment(log.topic_id, end);
+            missing.push(Damage { from: end, to: next, path, position: 0, why });
         }
     };
     let mut end = state.start;

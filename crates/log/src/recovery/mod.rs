@@ -43,6 +43,7 @@ use crate::journal::scan::{self, After, Proof, Scan, Step};
 use crate::journal::writer::{self, Start};
 use crate::layout::{self, Layout};
 use crate::mutant;
+use crate::reader::Damage;
 use crate::state::LogState;
 use crate::store::Expected;
 
@@ -59,6 +60,8 @@ pub struct Report {
     pub cut: Vec<Error>,
     /// Ranges that are lost: they read as damage until an operator accepts them as gaps.
     pub damaged: Vec<Error>,
+    /// Those of them that are gone with their files.
+    pub missing: Vec<(TopicId, Damage)>,
     /// Odd things that were left alone.
     pub problems: Vec<Error>,
     /// Logs that are those of an older copy of the hot tier: each goes on at its ceiling.
@@ -153,7 +156,8 @@ pub(crate) fn recover(
     let session = checkpoint.as_ref().map_or(0, |checkpoint| checkpoint.session);
     ends::judge(layout, &mut bodies, damaged, expected, session, &mut report);
     let kept = logs.iter().filter(|log| !deleted.contains(&log.topic_id));
-    report.damaged.extend(missing::find_all(disk, layout, kept, &segments)?);
+    report.missing = missing::find_all(disk, layout, kept, &segments)?;
+    report.damaged.extend(report.missing.iter().map(|(_, damage)| Error::from(damage)));
     if mutant::is("recovered_tail_not_synced") {
         bodies.dirty.clear();
     }

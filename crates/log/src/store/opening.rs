@@ -79,7 +79,7 @@ impl Store {
         sizes: Sizes,
         recovered: Recovered,
     ) -> Result<Self> {
-        let Recovered { disk_id, writer, bodies, journal, .. } = recovered;
+        let Recovered { disk_id, writer, bodies, journal, report } = recovered;
         let logs = bodies.iter().map(|(topic, body)| (topic, Known::recovered(body))).collect();
         let (commands, told) = mpsc::channel(COMMANDS_MAX);
         let (fills, filler_told) = mpsc::channel(ROUNDS_MAX);
@@ -96,7 +96,9 @@ impl Store {
             (fills, feedback.clone()),
             stopped,
         );
-        let home = committer.home();
+        let (home, counters) = (committer.home(), committer.counters());
+        bodies.iter().for_each(|(_, body)| counters.recovered(body, &layout));
+        report.missing.iter().for_each(|(topic, damage)| counters.remember(*topic, damage));
         let mut filler = Filler {
             env: env.clone(),
             layout: layout.clone(),
@@ -106,6 +108,7 @@ impl Store {
             reserve: sizes.reserve,
             space_check: config.space_check,
             feedback,
+            counters: Arc::clone(&counters),
             _lock: Arc::clone(&lock),
         };
         // Before the first append can come.
@@ -123,6 +126,7 @@ impl Store {
             queue: Arc::new(Semaphore::new(queue_kib as usize)),
             queue_kib,
             stopped: stopped_seen,
+            counters,
             logs: Mutex::new(logs),
             loops: Mutex::new(loops),
             _lock: lock,
