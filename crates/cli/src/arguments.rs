@@ -94,6 +94,9 @@ pub(crate) struct ServerOptions {
     /// Brokers of the cluster to join
     #[arg(long, value_name = "HOST:PORT", value_delimiter = ',')]
     pub(crate) join: Vec<String>,
+    /// How logs are written to standard error; json: an object a line
+    #[arg(long, env = "DANUBE_LOG_FORMAT", value_enum, default_value_t, hide_env_values = true)]
+    pub(crate) log_format: Format,
 }
 
 /// How a broker is reached.

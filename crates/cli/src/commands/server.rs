@@ -62,6 +62,7 @@ fn load(options: ServerOptions) -> Result<Loaded> {
         raft_listen,
         advertise,
         join,
+        log_format: _,
     } = options;
     let flags = Flags { data_dir, listen, admin_listen, http_listen, raft_listen, advertise, join };
     let file = config.as_deref().map(read_file).transpose()?;
