@@ -15,7 +15,9 @@ use danube_meta::state::ClusterId;
 use danube_model::{BrokerId, Durability, Namespace, TimeMs, TopicId, TopicName};
 use tokio::sync::{RwLock, oneshot, watch};
 
+use crate::alarm::{self, AlarmConfig, Alarms, Troubles};
 use crate::error::{Error, Result};
+use crate::metrics::Counters;
 use crate::retention::{self, RetentionConfig};
 use crate::slot::Slot;
 use crate::subscription::{self, SubscriptionConfig, Subscriptions};
@@ -51,6 +53,8 @@ pub struct Config {
     pub retention: RetentionConfig,
     /// What holds for all subscriptions.
     pub subscriptions: SubscriptionConfig,
+    /// When alarms are raised.
+    pub alarms: AlarmConfig,
 }
 
 /// A node. Cheap to clone; it runs until [`Broker::close`].
@@ -68,12 +72,11 @@ pub(crate) struct Inner {
     /// Turns true once.
     pub(crate) stopping: watch::Sender<bool>,
     pub(crate) subscriptions: Subscriptions,
-    /// Saves the cursors of subscriptions.
-    saver: Mutex<Option<Running>>,
-    /// Lets go of what is not kept any more.
-    retention: Mutex<Option<Running>>,
-    /// Stops the hot tier when the metadata fail.
-    guard: Mutex<Option<Running>>,
+    pub(crate) counters: Counters,
+    pub(crate) alarms: Alarms,
+    pub(crate) troubles: Troubles,
+    /// Tasks that end by themselves when the broker stops.
+    tasks: Mutex<Vec<Running>>,
     /// Held for reading by what must end before a stop.
     at_work: Arc<RwLock<()>>,
     _lock: Box<dyn Lock>,
@@ -107,17 +110,18 @@ impl Broker {
             }
         };
         let inner = Inner {
-            env,
             config,
             store,
             meta,
             slots: Mutex::new(BTreeMap::new()),
             stopping: watch::Sender::new(false),
             subscriptions: Subscriptions::default(),
-            saver: Mutex::default(),
-            retention: Mutex::default(),
-            guard: Mutex::default(),
+            counters: Counters::default(),
+            alarms: Alarms::new(env.clock.wall_ms(), env.clock.monotonic()),
+            troubles: Troubles::default(),
+            tasks: Mutex::default(),
             at_work: Arc::default(),
+            env,
             _lock: lock,
         };
         let broker = Self { inner: Arc::new(inner) };
@@ -127,19 +131,17 @@ impl Broker {
         broker.start_session().await?;
         broker.finish_deletions().await?;
         broker.report_strange_logs();
-        let saver = Box::pin(subscription::save_cursors(broker.clone()));
-        let saver = broker.inner.env.spawn.task("save-cursors", saver);
-        *broker.inner.saver.lock().expect("it is only set and taken") = Some(saver);
-        let checks = Box::pin(retention::run(broker.clone()));
-        let checks = broker.inner.env.spawn.task("retention", checks);
-        *broker.inner.retention.lock().expect("it is only set and taken") = Some(checks);
+        broker.look_for_troubles();
+        broker.beside("save-cursors", subscription::save_cursors(broker.clone()));
+        broker.beside("retention", retention::run(broker.clone()));
+        broker.beside("alarms", alarm::run(broker.clone()));
         Ok((broker, report))
     }
 
     /// The metadata are on the same disk as the hot tier: when that failed for the one, the other acknowledges nothing more
     /// either (promise P7).
     fn guard(&self) {
-        let Inner { env, meta, store, stopping, .. } = &*self.inner;
+        let Inner { meta, store, stopping, .. } = &*self.inner;
         let (meta, store, mut stopping) = (meta.clone(), store.clone(), stopping.subscribe());
         let guard = async move {
             let failure = tokio::select! {
@@ -152,8 +154,13 @@ impl Broker {
                 store.fail(&format!("the metadata failed: {error}")).await;
             }
         };
-        let running = env.spawn.task("metadata-guard", Box::pin(guard));
-        *self.inner.guard.lock().expect("nothing panics while it holds the guard") = Some(running);
+        self.beside("metadata-guard", guard);
+    }
+
+    /// Runs a task that ends by itself when the broker stops.
+    fn beside(&self, name: &str, task: impl Future<Output = ()> + Send + 'static) {
+        let running = self.inner.env.spawn.task(name, Box::pin(task));
+        self.inner.tasks.lock().expect("nothing panics while it holds the tasks").push(running);
     }
 
     async fn start_session(&self) -> Result<()> {
@@ -191,6 +198,7 @@ impl Broker {
             if let Some(slot) = slot {
                 slot.delete().await;
             }
+            self.inner.troubles.forget(*topic);
         }
         self.inner.subscriptions.forget_topics(&topics);
         self.inner.store.delete(&topics).await?;
@@ -301,24 +309,13 @@ impl Broker {
     pub async fn close(&self) -> Result<()> {
         self.inner.stopping.send_replace(true);
         drop(self.inner.at_work.write().await);
-        let guard =
-            self.inner.guard.lock().expect("nothing panics while it holds the guard").take();
-        if let Some(guard) = guard
-            && let Err(panicked) = guard.join().await
-        {
-            tracing::error!(%panicked, "the hot tier was not guarded");
-        }
-        let retention = self.inner.retention.lock().expect("it is only set and taken").take();
-        if let Some(retention) = retention
-            && let Err(panicked) = retention.join().await
-        {
-            tracing::error!(%panicked, "retention ended");
-        }
-        let saver = self.inner.saver.lock().expect("it is only set and taken").take();
-        if let Some(saver) = saver
-            && let Err(panicked) = saver.join().await
-        {
-            tracing::error!(%panicked, "cursors were not saved");
+        let tasks = std::mem::take(
+            &mut *self.inner.tasks.lock().expect("nothing panics while it holds the tasks"),
+        );
+        for task in tasks {
+            if let Err(panicked) = task.join().await {
+                tracing::error!(%panicked, "a task ended before the broker did");
+            }
         }
         subscription::stop(self).await;
         let stored = self.inner.store.close().await;

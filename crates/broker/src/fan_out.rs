@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use danube_model::metric::Counter;
 use danube_model::{Batch, Epoch, Frame, Offset, Stamp, TimeMs, TopicId};
 use tokio::sync::Notify;
 
@@ -18,6 +19,20 @@ struct State {
     /// Counts from 0 at every start of the broker.
     next: Offset,
     buffers: Vec<Arc<Buffer>>,
+    messages: u64,
+    bytes: u64,
+    dropped: Arc<Counter>,
+}
+
+/// What was counted of a topic since the broker started.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Counted {
+    /// Messages that came.
+    pub(crate) messages: u64,
+    /// Bytes of their batches.
+    pub(crate) bytes: u64,
+    /// Messages that a subscription had no room for.
+    pub(crate) dropped: u64,
 }
 
 /// What waits for one subscription.
@@ -25,6 +40,8 @@ struct State {
 pub(crate) struct Buffer {
     waiting: Mutex<Waiting>,
     filled: Notify,
+    /// Of all buffers of the topic.
+    dropped: Arc<Counter>,
 }
 
 #[derive(Default)]
@@ -48,16 +65,26 @@ impl FanOut {
             Stamp { base, epoch: Epoch::ZERO, receive_time, durable_end: base, synced_end: base };
         let frame = Frame::batch(topic, stamp, batch);
         state.next = frame.next();
+        state.messages += u64::from(batch.record_count());
+        state.bytes += batch.bytes().len() as u64;
         let batch = frame.to_batch().expect("it was made of a batch");
         state.buffers.iter().for_each(|buffer| buffer.put(&batch, receive_time));
     }
 
     /// A buffer for one more subscription, and the offset that comes next.
     pub(crate) fn subscribe(&self) -> (Arc<Buffer>, Offset) {
-        let buffer = Arc::new(Buffer::default());
         let mut state = self.lock();
+        let dropped = Arc::clone(&state.dropped);
+        let buffer = Arc::new(Buffer { dropped, ..Buffer::default() });
         state.buffers.push(Arc::clone(&buffer));
         (buffer, state.next)
+    }
+
+    /// What was counted.
+    pub(crate) fn counted(&self) -> Counted {
+        let state = self.lock();
+        let State { messages, bytes, ref dropped, .. } = *state;
+        Counted { messages, bytes, dropped: dropped.get() }
     }
 
     /// A subscription has no use for its buffer any more.
@@ -77,8 +104,7 @@ impl Buffer {
         // One batch fits always: else there would be batches that never arrive.
         let fits = waiting.batches.is_empty() || waiting.bytes + bytes <= BUFFER_BYTES;
         if !waiting.is_open || !fits {
-            waiting.dropped += u64::from(batch.record_count());
-            return;
+            return self.drop_records(&mut waiting, batch.record_count().into());
         }
         waiting.bytes += bytes;
         waiting.batches.push_back((batch.clone(), receive_time));
@@ -92,10 +118,15 @@ impl Buffer {
         waiting.is_open = is_open;
         if !is_open {
             let dropped = std::mem::take(&mut waiting.batches);
-            waiting.dropped +=
-                dropped.iter().map(|(batch, _)| u64::from(batch.record_count())).sum::<u64>();
+            let records = dropped.iter().map(|(batch, _)| u64::from(batch.record_count())).sum();
+            self.drop_records(&mut waiting, records);
             waiting.bytes = 0;
         }
+    }
+
+    fn drop_records(&self, waiting: &mut Waiting, records: u64) {
+        waiting.dropped += records;
+        self.dropped.add(records);
     }
 
     /// The next batch, once there is one. Cancel safe.

@@ -17,13 +17,16 @@
 //!   damaged, it takes no writes until an operator accepts that.
 //! * Files of a topic that the metadata do not know are never removed.
 //!
-//! Reading order: [`Broker`], [`Topic`], `slot` (opening and its refusals), `gather` (messages sent one by one), `admin` (creating, changing, deleting), `repair`, `retention`, `subscription`.
+//! Reading order: [`Broker`], [`Topic`], `slot` (opening and its refusals), `gather` (messages sent one by one), `admin` (creating, changing, deleting), `repair`, `retention`, `subscription`, `metrics` and `alarm` (what can be
+//! seen from outside).
 
 mod admin;
+mod alarm;
 mod broker;
 mod error;
 mod fan_out;
 mod gather;
+mod metrics;
 mod repair;
 mod retention;
 mod slot;
@@ -31,8 +34,12 @@ mod subscription;
 mod topic;
 
 pub use crate::admin::{Created, Listed, NewTopic, TopicChange};
+pub use crate::alarm::{Alarm, AlarmConfig, AlarmMetrics, AlarmName};
 pub use crate::broker::{Broker, Config};
 pub use crate::error::{Error, Result};
+pub use crate::metrics::{
+    BrokerMetrics, Metrics, MetricsLimits, SubscriptionMetrics, TopicMetrics,
+};
 pub use crate::repair::{Finding, Remedy};
 pub use crate::retention::RetentionConfig;
 pub use crate::subscription::{
@@ -40,7 +47,8 @@ pub use crate::subscription::{
     SubscriptionConfig, SubscriptionDescription, Window,
 };
 pub use crate::topic::{Appending, Attached, Description, Topic};
-pub use danube_log::Config as LogConfig;
 pub use danube_log::{Appended, Damage, Effect, Gap, Read, Reader, Report, Start};
+pub use danube_log::{Config as LogConfig, Metrics as LogMetrics};
+pub use danube_meta::Metrics as MetaMetrics;
 pub use danube_meta::command::Change;
 pub use danube_meta::state::Delivery;

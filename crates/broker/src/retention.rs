@@ -13,6 +13,7 @@ mod age;
 mod plan;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use danube_log::Holding;
@@ -20,7 +21,7 @@ use danube_meta::state::TopicSettings;
 use danube_model::{ErrorKind, Offset, TimeMs, TopicId, TopicName};
 
 use self::age::AgeClock;
-use self::plan::{Facts, Limits, Sealed, plan};
+use self::plan::{Facts, Going, Limits, Sealed, plan};
 use crate::broker::Broker;
 use crate::error::Result;
 use crate::slot::Accept;
@@ -106,6 +107,9 @@ impl Retention {
         let total_bytes = self.broker.inner.config.retention.total_bytes;
         let logs: BTreeMap<_, _> =
             self.logs.iter().map(|(topic, known)| (*topic, known.facts.clone())).collect();
+        let stored = logs.values().map(Facts::bytes).sum();
+        let counters = &self.broker.inner.counters;
+        counters.stored_bytes.store(stored, Ordering::Relaxed);
         let going = plan(&logs, total_bytes, now);
         if going.is_empty() {
             return;
@@ -121,7 +125,14 @@ impl Retention {
                 tracing::warn!(%error, "retention can't remove what is not kept any more");
             }
             // A topic was deleted meanwhile: the next check goes on with the others.
-            Ok(_) | Err(_) => {}
+            Err(_) => {}
+            Ok(_) => {
+                for Going { files, bytes, .. } in going.values() {
+                    counters.stored_bytes.fetch_sub(*bytes, Ordering::Relaxed);
+                    counters.removed_bytes.add(*bytes);
+                    counters.removed_segments.add(*files as u64);
+                }
+            }
         }
     }
 

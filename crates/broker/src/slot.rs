@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use danube_log::{EndProof, Facts, Log, OpenLog};
 use danube_meta::Refusal;
 use danube_meta::command::{OpenTopic, OpenTopics, Opening, OtherDisk, RaiseCeiling};
-use danube_meta::state::{CEILING_STEP, State};
+use danube_meta::state::{CEILING_STEP, Topic};
 use danube_model::{Durability, Epoch, GapReason, Offset, TopicId, TopicName};
 
 use crate::broker::Broker;
@@ -85,7 +85,9 @@ impl Slot {
             return Err(Error::Deleted { topic: self.name.clone() });
         }
         broker.check_running()?;
-        let open = Arc::new(self.open(broker, accept).await?);
+        let opened = self.open(broker, accept).await;
+        broker.inner.troubles.opened(self.id, &self.name, opened.as_ref().err());
+        let open = Arc::new(opened?);
         *self.lock() = Some(Arc::clone(&open));
         Ok(open)
     }
@@ -130,7 +132,11 @@ impl Slot {
                 store.create(self.id, self.name.to_string()).await?;
                 take(OtherDisk::Refuse).await?
             }
-            None if accept == Accept::Nothing => return Err(self.lost(broker)),
+            None if accept == Accept::Nothing => {
+                let topic = broker.inner.meta.read(|state| state.topic_by_id(&self.id).cloned());
+                let lost = topic.map(|topic| broker.lost(&topic));
+                return Err(lost.unwrap_or_else(|| Error::Deleted { topic: self.name.clone() }));
+            }
             // What is given up is in the metadata before a new log could be taken for the old one.
             None => {
                 let opening = take(OtherDisk::GiveUp).await?;
@@ -147,18 +153,6 @@ impl Slot {
             opening.ceiling
         };
         self.open_log(broker, facts, opening, ceiling, level).await
-    }
-
-    fn lost(&self, broker: &Broker) -> Error {
-        let topic = self.name.clone();
-        let of = |state: &State| state.topic_by_id(&self.id).and_then(|topic| topic.disk);
-        match broker.inner.meta.read(of) {
-            Some(disk) if disk != broker.inner.store.disk_id() => Error::OtherDisk { topic, disk },
-            _ => Error::LogMissing {
-                topic,
-                path: broker.inner.config.log.root.join("topics").join(self.id.to_string()),
-            },
-        }
     }
 
     async fn take_epoch(&self, broker: &Broker, open: OpenTopic) -> Result<Opening> {
@@ -274,6 +268,22 @@ impl Slot {
         let _change = self.change.lock().await;
         self.deleted.store(true, Ordering::Relaxed);
         self.lock().take();
+    }
+}
+
+impl Broker {
+    /// The log of a topic should be on this disk and is not.
+    pub(crate) fn lost(&self, topic: &Topic) -> Error {
+        let name = topic.name.clone();
+        match topic.disk {
+            Some(disk) if disk != self.inner.store.disk_id() => {
+                Error::OtherDisk { topic: name, disk }
+            }
+            _ => {
+                let path = self.inner.config.log.root.join("topics").join(topic.id.to_string());
+                Error::LogMissing { topic: name, path }
+            }
+        }
     }
 }
 

@@ -18,6 +18,7 @@
 //! `saver`, `dead_letter`.
 
 mod consumer;
+mod counters;
 mod dead_letter;
 mod live;
 mod outbox;
@@ -39,8 +40,9 @@ use danube_model::{
 use tokio::sync::oneshot;
 
 pub use self::consumer::{Consumer, Delivered, MissingReason, Window};
-pub(crate) use self::live::Subscriptions;
-use self::live::{Command, Key};
+pub(crate) use self::counters::Counted;
+use self::live::Command;
+pub(crate) use self::live::{Key, Subscriptions};
 pub(crate) use self::saver::{run as save_cursors, stop};
 use crate::broker::Broker;
 use crate::error::{Error, Result};

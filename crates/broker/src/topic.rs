@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use danube_log::{Appended, Gap, Reader, Start};
 use danube_meta::state::{Delivery, TopicSettings};
@@ -22,8 +23,10 @@ pub struct Topic {
 #[must_use = "the offsets, or the error, come through it"]
 pub struct Appending {
     appending: danube_log::Appending,
-    slot: Arc<Slot>,
+    topic: Topic,
     open: Arc<OpenTopicLog>,
+    /// By the monotonic clock.
+    begun: Duration,
 }
 
 /// What is known of a topic.
@@ -114,8 +117,9 @@ impl Topic {
         self.broker.check_running()?;
         let open = self.slot.log(&self.broker, Accept::Nothing).await?;
         self.slot.watch_ceiling(&self.broker, &open);
+        let begun = self.broker.inner.env.clock.monotonic();
         let appending = open.log.submit(batch).await?;
-        Ok(Appending { appending, slot: Arc::clone(&self.slot), open })
+        Ok(Appending { appending, topic: self.clone(), open, begun })
     }
 
     /// Whether it has a log; of a topic that was deleted this says that it had one.
@@ -143,6 +147,7 @@ impl Topic {
             Some(false) => {}
         }
         self.slot.fan_out.publish(self.slot.id, batch, self.broker.now());
+        self.broker.inner.counters.sent.add(1);
         Ok(())
     }
 
@@ -237,14 +242,22 @@ impl Appending {
     /// Waits for the append's level. Cancel safe; the append goes on.
     pub async fn wait(self) -> Result<Appended> {
         let result = self.appending.wait().await;
+        let Topic { broker, slot } = &self.topic;
         if let Err(danube_log::Error::NotOpen { .. }) = &result {
-            self.slot.forget(&self.open);
+            slot.forget(&self.open);
         }
+        let took = broker.inner.env.clock.monotonic() - self.begun;
+        broker.inner.counters.answered(took, result.is_err());
         Ok(result?)
     }
 }
 
 impl Producers {
+    /// How many there are.
+    pub(crate) fn count(&self) -> u64 {
+        self.lock().1.len() as u64
+    }
+
     fn lock(&self) -> std::sync::MutexGuard<'_, (u64, BTreeMap<u64, String>)> {
         self.attached.lock().expect("nothing panics while it holds the producers")
     }

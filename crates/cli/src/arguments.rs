@@ -82,7 +82,7 @@ pub(crate) struct ServerOptions {
     /// Administration by existing tools [default: 127.0.0.1:50051]
     #[arg(long, value_name = "HOST:PORT")]
     pub(crate) admin_listen: Option<String>,
-    /// HTTP: health, readiness [default: 127.0.0.1:9040]
+    /// HTTP: health, metrics, alarms [default: 127.0.0.1:9040]
     #[arg(long, value_name = "HOST:PORT")]
     pub(crate) http_listen: Option<String>,
     /// Brokers among themselves [default: 127.0.0.1:7650]
@@ -356,6 +356,8 @@ pub(crate) enum ConfigCommand {
     },
     /// Print the reference of all settings, Markdown
     Reference,
+    /// Print the reference of all metrics, Markdown
+    Metrics,
 }
 
 #[derive(Debug, Subcommand)]

@@ -16,6 +16,7 @@ pub mod echo;
 pub mod figures;
 pub mod files;
 pub mod forwarder;
+pub mod http;
 pub mod load;
 pub mod measured;
 pub mod native;

@@ -82,6 +82,17 @@ impl Volume {
         run("xfs_io", &["-x", "-c", "shutdown", &self.mount_point()]);
     }
 
+    /// Makes every write and sync hang until the answer is dropped. Whoever hangs can't be killed meanwhile.
+    ///
+    /// # Panics
+    ///
+    /// If it can't be done.
+    #[must_use]
+    pub fn freeze(&self) -> Frozen<'_> {
+        run("fsfreeze", &["--freeze", &self.mount_point()]);
+        Frozen(self)
+    }
+
     /// Unmounts and mounts it again: after a cut, what was flushed before it is there. Nobody may use it meanwhile.
     ///
     /// # Panics
@@ -107,6 +118,16 @@ impl Volume {
 
     fn mount_point(&self) -> String {
         self.path().display().to_string()
+    }
+}
+
+/// A volume on which everything hangs as long as this is held.
+pub struct Frozen<'a>(&'a Volume);
+
+impl Drop for Frozen<'_> {
+    fn drop(&mut self) {
+        // Also on the way out of a panic: nothing that hangs there would ever end.
+        let _ = try_run("fsfreeze", &["--unfreeze", &self.0.mount_point()]);
     }
 }
 

@@ -26,7 +26,7 @@ mod yaml;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use danube_broker::{RetentionConfig, SubscriptionConfig};
+use danube_broker::{AlarmConfig, MetricsLimits, RetentionConfig, SubscriptionConfig};
 use danube_model::{Durability, Namespace, caps};
 
 pub use address::Address;
@@ -65,6 +65,10 @@ pub struct Config {
     pub message_bytes_max: u64,
     /// Subscriptions.
     pub subscriptions: SubscriptionConfig,
+    /// Of how many objects there are metrics.
+    pub metrics: MetricsLimits,
+    /// When alarms are raised.
+    pub alarms: AlarmConfig,
 }
 
 /// URLs that look-ups answer, with scheme and port. `None`: what the client called.
@@ -177,6 +181,17 @@ impl Config {
             producers_per_topic_max: settings.number("policies.max_producers_per_topic"),
             message_bytes_max,
             subscriptions: subscriptions::of(settings, problems),
+            metrics: MetricsLimits {
+                topics: settings.number("metrics.max_topics"),
+                subscriptions: settings.number("metrics.max_subscriptions"),
+            },
+            alarms: AlarmConfig {
+                check_interval: settings.time("alarms.check_interval"),
+                slow: settings.time("alarms.slow_storage"),
+                clock_jump: settings.time("alarms.clock_jump"),
+                clock_jump_kept: settings.time("alarms.clock_jump_kept"),
+                open_files_percent: settings.number("alarms.open_files_percent"),
+            },
         }
     }
 

@@ -2,11 +2,12 @@
 //!
 //! | path | answers |
 //! |---|---|
-//! | `/healthz` | 200 while the process can answer: `{"status":"ok"}` |
+//! | `/healthz` | 200 while the process can answer: `{"status":"ok"}`; `degraded` in its place while an alarm stands |
 //! | `/readyz` | 200 while the broker serves: `{"status":"ready"}`; else 503 and why: `{"status":"not_ready","reason":"starting"}` |
+//! | `/metrics` | 200: everything in numbers, in the text format of Prometheus |
+//! | `/api/v1/alarms` | 200: the alarms that stand |
 //!
-//! Anything else is 404. It knows nothing of the broker but its [`Readiness`], so that it can answer before there is a broker
-//! and after it has failed.
+//! Anything else is 404. It answers before there is a broker, and after it has failed.
 
 use std::future::Future;
 use std::io;
@@ -15,6 +16,7 @@ use std::time::Duration;
 
 use axum::extract::State;
 use axum::http::StatusCode;
+use axum::http::header::{CONTENT_TYPE, HeaderName};
 use axum::routing::get;
 use axum::serve::ListenerExt;
 use axum::{Json, Router};
@@ -24,6 +26,7 @@ use tokio::net::TcpListener;
 use tokio::sync::{oneshot, watch};
 
 use crate::readiness::Readiness;
+use crate::watched::{Watched, to_json};
 
 /// How long calls in progress are waited for when the listener is to end.
 const GRACE: Duration = Duration::from_millis(500);
@@ -36,6 +39,7 @@ const GRACE: Duration = Duration::from_millis(500);
 pub async fn serve(
     listener: TcpListener,
     readiness: watch::Receiver<Readiness>,
+    watched: Watched,
     clock: Arc<dyn Clock>,
     stop: impl Future<Output = ()> + Send + 'static,
 ) -> io::Result<()> {
@@ -47,7 +51,7 @@ pub async fn serve(
         // Fails only when the listener has ended by itself.
         let _ = stopping.send(());
     };
-    let served = axum::serve(listener, routes(readiness)).with_graceful_shutdown(stop);
+    let served = axum::serve(listener, routes(readiness, watched)).with_graceful_shutdown(stop);
     let too_long = async {
         match stopped.await {
             Ok(()) => clock.sleep(GRACE).await,
@@ -61,12 +65,29 @@ pub async fn serve(
     }
 }
 
-fn routes(readiness: watch::Receiver<Readiness>) -> Router {
-    Router::new()
-        .route("/healthz", get(async || Json(json!({ "status": "ok" }))))
+fn routes(readiness: watch::Receiver<Readiness>, watched: Watched) -> Router {
+    let observed = Router::new()
+        .route("/healthz", get(health))
+        .route("/metrics", get(metrics))
+        .route("/api/v1/alarms", get(alarms))
+        .with_state(watched);
+    observed
         .route("/readyz", get(ready))
         .fallback(async || (StatusCode::NOT_FOUND, Json(json!({ "error": "no such path" }))))
         .with_state(readiness)
+}
+
+async fn health(State(watched): State<Watched>) -> Json<Value> {
+    let status = if watched.alarms().is_empty() { "ok" } else { "degraded" };
+    Json(json!({ "status": status }))
+}
+
+async fn metrics(State(watched): State<Watched>) -> ([(HeaderName, &'static str); 1], String) {
+    ([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], watched.metrics().await)
+}
+
+async fn alarms(State(watched): State<Watched>) -> Json<Value> {
+    Json(to_json(&watched.alarms()))
 }
 
 async fn ready(State(readiness): State<watch::Receiver<Readiness>>) -> (StatusCode, Json<Value>) {

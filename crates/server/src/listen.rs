@@ -13,6 +13,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use danube_env::Env;
+use danube_model::metric::Counter;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, watch};
@@ -38,6 +39,8 @@ pub(crate) struct Connections {
     is_cut: watch::Sender<bool>,
     /// Tells when the last one ends.
     none: Arc<Notify>,
+    /// Connections that were too many.
+    refused: Arc<Counter>,
 }
 
 #[derive(Debug, Default)]
@@ -59,10 +62,16 @@ impl Connections {
         }
     }
 
+    /// How many are open, and how many were too many so far.
+    pub(crate) fn counted(&self) -> (u64, u64) {
+        (self.open().total as u64, self.refused.get())
+    }
+
     fn admit(&self, address: IpAddr) -> Option<Admitted> {
         let mut open = self.open();
         let of_address = open.by_address.get(&address).copied().unwrap_or(0);
         if open.total >= caps::CONNECTIONS_MAX || of_address >= caps::CONNECTIONS_PER_ADDRESS_MAX {
+            self.refused.add(1);
             return None;
         }
         open.total += 1;

@@ -8,6 +8,7 @@ use std::time::Duration;
 use danube_broker::Broker;
 use danube_env::Env;
 use danube_env::spawn::Running;
+use danube_model::metric::Counter;
 use danube_model::{ErrorKind, caps as model_caps};
 use danube_proto::admin::admin_server::AdminServer;
 use danube_proto::danube::consumer_service_server::ConsumerServiceServer;
@@ -17,7 +18,7 @@ use danube_proto::danube::producer_service_server::ProducerServiceServer;
 use danube_proto::stream::stream_server::StreamServer;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
-use tonic::service::Routes;
+use tonic::service::{InterceptorLayer, Routes};
 
 use crate::config::{Address, Advertised, Config, Listen};
 use crate::listen::{Connections, Port};
@@ -31,6 +32,7 @@ use crate::rpc::danube::producer::ProducerRpc;
 use crate::rpc::danube::producers::Producers;
 use crate::rpc::stream::StreamRpc;
 use crate::sessions::Sessions;
+use crate::watched::{Open, Watched};
 use crate::{Readiness, caps, http, readiness};
 
 /// `Result` with this module's [`enum@Error`].
@@ -109,6 +111,8 @@ pub struct Server {
     env: Env,
     /// Tells the ports to accept no more and to close what is idle.
     closing: watch::Sender<bool>,
+    /// Calls that were begun.
+    calls: Arc<Counter>,
     ports: Vec<Running>,
 }
 
@@ -132,7 +136,8 @@ impl Server {
             .map_err(|source| Error::listen("http", &config.listen.http, source))?;
         let (readiness, watched) = readiness::channel();
         let closing = watch::Sender::new(false);
-        let http = serve_http(ports.http, watched, &env, &closing);
+        let observed = Watched::new(Arc::clone(&env.process));
+        let http = serve_http(ports.http, watched, observed.clone(), &env, &closing);
         let opened = Broker::open(broker_config(config, addresses.client), env.clone()).await;
         let (broker, report) = match opened {
             Ok(opened) => opened,
@@ -144,6 +149,14 @@ impl Server {
         };
         tell(&report);
         let sessions = Sessions::new(env.clone());
+        let calls = Arc::<Counter>::default();
+        observed.opened(Open {
+            broker: broker.clone(),
+            connections: connections.clone(),
+            sessions: sessions.clone(),
+            calls: Arc::clone(&calls),
+            limits: config.metrics,
+        });
         let mut server = Server {
             broker,
             sessions,
@@ -152,6 +165,7 @@ impl Server {
             addresses,
             env,
             closing,
+            calls,
             ports: vec![http],
         };
         server.serve(ports.client, ports.admin, ports.raft, config.advertised.clone());
@@ -249,7 +263,13 @@ impl Server {
     }
 
     fn serve_grpc(&mut self, name: &'static str, port: Port, routes: Routes) {
+        let calls = Arc::clone(&self.calls);
+        let count = move |request| {
+            calls.add(1);
+            Ok(request)
+        };
         let server = tonic::transport::Server::builder()
+            .layer(InterceptorLayer::new(count))
             .initial_stream_window_size(caps::STREAM_WINDOW_BYTES)
             .initial_connection_window_size(caps::CONNECTION_WINDOW_BYTES)
             .max_frame_size(caps::HTTP2_FRAME_BYTES_MAX)
@@ -270,10 +290,11 @@ impl Server {
 fn serve_http(
     listener: TcpListener,
     readiness: watch::Receiver<Readiness>,
+    watched: Watched,
     env: &Env,
     closing: &watch::Sender<bool>,
 ) -> Running {
-    let serving = http::serve(listener, readiness, env.clock.clone(), told(closing));
+    let serving = http::serve(listener, readiness, watched, env.clock.clone(), told(closing));
     let serving = async {
         if let Err(error) = serving.await {
             tracing::error!(%error, name = "http port", "a port failed");
@@ -373,6 +394,7 @@ fn broker_config(config: &Config, client: SocketAddr) -> danube_broker::Config {
         message_bytes_max: config.message_bytes_max,
         retention: storage.retention,
         subscriptions: config.subscriptions.clone(),
+        alarms: config.alarms,
     }
 }
 

@@ -69,6 +69,11 @@ impl Sessions {
         *self.is_stopping.borrow()
     }
 
+    /// How many are served.
+    pub(crate) fn active(&self) -> u64 {
+        *self.active.borrow() as u64
+    }
+
     /// Tells all streams to finish what they have begun and to end.
     pub(crate) fn stop(&self) {
         self.is_stopping.send_replace(true);

@@ -49,7 +49,7 @@ pub(super) struct Going {
 }
 
 impl Facts {
-    fn bytes(&self) -> u64 {
+    pub(super) fn bytes(&self) -> u64 {
         self.unsealed_bytes + self.sealed.iter().map(|file| file.bytes).sum::<u64>()
     }
 

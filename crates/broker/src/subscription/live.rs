@@ -11,6 +11,7 @@ use danube_model::{ConsumerId, ConsumerName, Offset, SubscriptionName, Subscript
 use tokio::sync::{mpsc, oneshot};
 
 use super::consumer::{Consumer, Window};
+use super::counters::{Counters, HeldUp};
 use super::outbox::{Outbox, Touched};
 use super::task::Task;
 use super::{Settle, SubscriptionDescription};
@@ -27,9 +28,9 @@ const ATTEMPTS: usize = 3;
 
 /// Which subscription.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Key {
-    pub(super) topic: TopicId,
-    pub(super) subscription: SubscriptionName,
+pub(crate) struct Key {
+    pub(crate) topic: TopicId,
+    pub(crate) subscription: SubscriptionName,
 }
 
 /// What a task is asked for.
@@ -92,6 +93,8 @@ pub(crate) struct Subscriptions {
     present: Mutex<BTreeMap<Key, BTreeMap<ConsumerName, Presence>>>,
     /// Of subscriptions whose task has ended.
     absences: Mutex<BTreeMap<Key, Absences>>,
+    /// Of subscriptions that were used since the broker started.
+    counters: Mutex<BTreeMap<Key, Arc<Counters>>>,
 }
 
 /// How much is left of the time for which the keys of registered consumers are kept. One that is not here has all of it.
@@ -124,6 +127,32 @@ impl Subscriptions {
         self.absences.lock().expect("nothing panics while it holds the absences")
     }
 
+    fn counters(&self) -> MutexGuard<'_, BTreeMap<Key, Arc<Counters>>> {
+        self.counters.lock().expect("nothing panics while it holds the counters")
+    }
+
+    /// What is counted of a subscription, if it was ever used.
+    pub(crate) fn known_counters(&self, key: &Key) -> Option<Arc<Counters>> {
+        self.counters().get(key).cloned()
+    }
+
+    /// What holds up subscriptions that some thing does.
+    pub(crate) fn held_up(&self) -> Vec<(Key, HeldUp)> {
+        let counters = self.counters();
+        let held_up = counters.iter().map(|(key, counters)| (key.clone(), counters.held_up()));
+        held_up.filter(|(_, held_up)| *held_up != HeldUp::default()).collect()
+    }
+
+    /// How many consumers are attached to each subscription, by topic.
+    pub(crate) fn attached(&self) -> BTreeMap<TopicId, BTreeMap<SubscriptionName, u64>> {
+        let mut attached = BTreeMap::<_, BTreeMap<_, _>>::new();
+        for (key, of_key) in &*self.present() {
+            let count = of_key.values().filter(|presence| presence.until.is_none()).count() as u64;
+            attached.entry(key.topic).or_default().insert(key.subscription.clone(), count);
+        }
+        attached
+    }
+
     /// What the last task of a subscription has left.
     pub(super) fn take_absences(&self, key: &Key) -> Absences {
         self.absences().remove(key).unwrap_or_default()
@@ -132,11 +161,13 @@ impl Subscriptions {
     /// A subscription was deleted.
     pub(super) fn forget(&self, key: &Key) {
         self.absences().remove(key);
+        self.counters().remove(key);
     }
 
     /// Topics were deleted.
     pub(crate) fn forget_topics(&self, topics: &[TopicId]) {
         self.absences().retain(|key, _| !topics.contains(&key.topic));
+        self.counters().retain(|key, _| !topics.contains(&key.topic));
     }
 
     /// The task of a subscription, which is made if there is none.
@@ -155,7 +186,8 @@ impl Subscriptions {
         };
         let touched = Arc::clone(&started.touched);
         let is_changed = Arc::clone(&started.is_changed);
-        let task = Task::new(topic, key.clone(), commands, touched, is_changed)?;
+        let counters = Arc::clone(self.counters().entry(key.clone()).or_default());
+        let task = Task::new(topic, key.clone(), commands, touched, is_changed, counters)?;
         let running = broker.inner.env.spawn.task("subscription", Box::pin(task.run()));
         *started.task.lock().expect("it is only set and taken") = Some(running);
         live.insert(key.clone(), started.clone());

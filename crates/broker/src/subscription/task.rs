@@ -16,6 +16,7 @@ use danube_model::{
 use tokio::sync::{mpsc, oneshot};
 
 use super::consumer::MissingReason;
+use super::counters::Counters;
 use super::dead_letter::DeadLetters;
 use super::live::{Command, Deliveries, Key};
 use super::outbox::{Outbox, Touched};
@@ -47,6 +48,8 @@ pub(super) struct Task {
     read_at: Duration,
     /// Why it can't be read, as it was told last.
     unreadable: Option<String>,
+    /// Poison that blocks it, as it was told last.
+    blocked: Option<Offset>,
     /// Where the log was found closed for the last time.
     closed_at: Option<Offset>,
     consumers: BTreeMap<ConsumerId, Attached>,
@@ -54,6 +57,7 @@ pub(super) struct Task {
     commands: mpsc::Receiver<Command>,
     touched: Arc<Touched>,
     is_changed: Arc<AtomicBool>,
+    counters: Arc<Counters>,
     /// A save is under way.
     is_saving: bool,
     /// Since when nobody is there.
@@ -80,6 +84,7 @@ impl Task {
         commands: mpsc::Receiver<Command>,
         touched: Arc<Touched>,
         is_changed: Arc<AtomicBool>,
+        counters: Arc<Counters>,
     ) -> Result<Task> {
         let inner = &topic.broker.inner;
         let known = inner.meta.read(|state| {
@@ -120,12 +125,14 @@ impl Task {
             source,
             read_at: Duration::ZERO,
             unreadable: None,
+            blocked: None,
             closed_at: None,
             consumers: BTreeMap::new(),
             dead_letters: DeadLetters::new(topic.clone(), key.subscription.clone()),
             commands,
             touched,
             is_changed,
+            counters,
             is_saving: false,
             idle_since: now,
             topic: topic.clone(),
@@ -142,6 +149,8 @@ impl Task {
             self.settle_what_is_gone();
             self.hand_out().await;
             self.is_changed.store(self.has_changes(), Ordering::Relaxed);
+            self.counters.set_in_flight(self.engine.in_flight());
+            self.tell_blocked();
             if let Next::End = self.wait().await {
                 return;
             }
@@ -174,6 +183,7 @@ impl Task {
             offset = self.dead_letters.appended() => {
                 let now = self.now();
                 self.engine.acknowledge(offset..offset + 1, None, now);
+                self.counters.dead_letters.add(1);
             }
             found = self.source.more(next), if wants => return self.found(found),
             command = self.commands.recv() => return self.commands(command).await,
@@ -359,6 +369,7 @@ impl Task {
         }
         let (topic, subscription) = (self.topic.name(), &self.key.subscription);
         tracing::warn!(%topic, %subscription, %error, "a subscription can't read its topic");
+        self.counters.set_unreadable(Some(why.clone()));
         self.unreadable = Some(why);
     }
 
@@ -366,6 +377,15 @@ impl Task {
         if self.unreadable.take().is_some() {
             let (topic, subscription) = (self.topic.name(), &self.key.subscription);
             tracing::info!(%topic, %subscription, "a subscription reads its topic again");
+            self.counters.set_unreadable(None);
+        }
+    }
+
+    /// What blocks it is told where it changes.
+    fn tell_blocked(&mut self) {
+        let blocked = self.engine.blocked().next();
+        if std::mem::replace(&mut self.blocked, blocked) != blocked {
+            self.counters.set_blocked(blocked);
         }
     }
 
@@ -447,6 +467,7 @@ impl Task {
 impl Drop for Task {
     /// Also where it panicked: nobody waits for a task that is gone.
     fn drop(&mut self) {
+        self.counters.rest();
         let subscription = self.key.subscription.clone();
         for (id, attached) in &self.consumers {
             attached.outbox.end(Error::SubscriptionStopped { subscription: subscription.clone() });

@@ -6,13 +6,14 @@ mod openings;
 mod retention;
 mod subscriptions;
 mod together;
+mod watched;
 
 use std::time::Duration;
 
 use bytes::Bytes;
 use danube_broker::{
-    Broker, Change, Config, Created, Delivery, Error, NewTopic, Read, RetentionConfig, Start,
-    SubscriptionConfig, Topic, TopicChange,
+    AlarmConfig, Broker, Change, Config, Created, Delivery, Error, NewTopic, Read, RetentionConfig,
+    Start, SubscriptionConfig, Topic, TopicChange,
 };
 use danube_env::Env;
 use danube_env::sim::{self, Crash, Survival};
@@ -37,6 +38,7 @@ fn config() -> Config {
         message_bytes_max: 0,
         retention: RetentionConfig::default(),
         subscriptions: SubscriptionConfig::default(),
+        alarms: AlarmConfig::default(),
     }
 }
 

@@ -8,7 +8,7 @@ use danube_env::sim::Machine;
 
 use super::*;
 
-fn contents(machine: &Machine) -> BTreeMap<PathBuf, Vec<u8>> {
+pub(crate) fn contents(machine: &Machine) -> BTreeMap<PathBuf, Vec<u8>> {
     let disk = machine.disk();
     let content = |path: PathBuf| (path.clone(), disk.content(&path).expect("it is there"));
     disk.files().into_iter().map(content).collect()
@@ -172,7 +172,7 @@ fn a_damaged_end_is_told_to_readers_until_a_gap_is_accepted() {
 }
 
 /// Puts a directory back as it was.
-fn put_back(machine: &Machine, env: &Env, dir: &str, old: &BTreeMap<PathBuf, Vec<u8>>) {
+pub(crate) fn put_back(machine: &Machine, env: &Env, dir: &str, old: &BTreeMap<PathBuf, Vec<u8>>) {
     env.disk.remove_dir_all(dir.as_ref()).expect("it is there");
     for (path, content) in old.iter().filter(|(path, _)| path.starts_with(dir)) {
         env.disk.create_dir_all(path.parent().expect("a file")).expect("it works");

@@ -102,13 +102,13 @@ impl Attached {
         within(world, Duration::from_secs(5), self.consumer.next()).await.is_none()
     }
 
-    async fn acknowledge(&self, offset: u64) {
+    pub(crate) async fn acknowledge(&self, offset: u64) {
         let range = Offset::new(offset)..Offset::new(offset + 1);
         let acknowledge = Settle::Acknowledge(vec![range]);
         self.consumer.settle(acknowledge, self.incarnation).await.expect("it works");
     }
 
-    async fn refuse(&self, offset: u64, delay_ms: u64) {
+    pub(crate) async fn refuse(&self, offset: u64, delay_ms: u64) {
         let (offset, reason) = (Offset::new(offset), "no good".to_owned());
         let refuse = Settle::Refuse { offset, delay_ms, reason };
         self.consumer.settle(refuse, self.incarnation).await.expect("it works");

@@ -6,6 +6,7 @@ use danube_env::Disk;
 use danube_env::disk::Open;
 use danube_env::real::RealDisk;
 use danube_server::config::{Config, Line, SettingsFile, Sources, as_file, reference};
+use danube_server::metrics;
 use serde_json::json;
 
 use crate::arguments::{ConfigCommand, Format};
@@ -19,12 +20,15 @@ pub(crate) fn run(command: ConfigCommand) -> Result<()> {
     match command {
         ConfigCommand::Check { file } => check(&file),
         ConfigCommand::Show { config, output } => show(config.as_deref(), output),
-        ConfigCommand::Reference => {
-            let mut output = Output::new();
-            output.bytes(reference().as_bytes())?;
-            output.flush()
-        }
+        ConfigCommand::Reference => print(&reference()),
+        ConfigCommand::Metrics => print(&metrics::reference()),
     }
+}
+
+fn print(text: &str) -> Result<()> {
+    let mut output = Output::new();
+    output.bytes(text.as_bytes())?;
+    output.flush()
 }
 
 fn check(file: &Path) -> Result<()> {

@@ -3,6 +3,7 @@
 //!
 //! Tests are named after the promise or fault that they hold. Those that measure time run alone.
 
+mod alarms;
 mod consuming;
 mod damage;
 mod delivery;

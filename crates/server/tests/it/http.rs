@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use danube_env::Env;
 use danube_env::spawn::Running;
-use danube_server::{Readiness, http, readiness};
+use danube_server::{Readiness, Watched, http, readiness};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -24,9 +24,11 @@ async fn serve() -> Served {
     let address = listener.local_addr().unwrap();
     let (readiness, watched) = readiness::channel();
     let (stop, stopped) = oneshot::channel();
-    let clock = env.clock.clone();
+    let (clock, observed) = (env.clock.clone(), Watched::new(env.process.clone()));
     let serving = async move {
-        http::serve(listener, watched, clock, async { stopped.await.unwrap() }).await.unwrap();
+        http::serve(listener, watched, observed, clock, async { stopped.await.unwrap() })
+            .await
+            .unwrap();
     };
     Served { address, readiness, stop, task: env.spawn.task("http", Box::pin(serving)) }
 }

@@ -8,6 +8,7 @@ mod danube;
 mod fixture;
 mod hostile;
 mod http;
+mod metrics;
 mod serving;
 mod stopping;
 mod windows;

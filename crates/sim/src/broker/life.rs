@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use danube_broker::{
-    Broker, Config, Error, Read, RetentionConfig, Start, SubscriptionConfig, Topic,
+    AlarmConfig, Broker, Config, Error, Read, RetentionConfig, Start, SubscriptionConfig, Topic,
 };
 use danube_env::Env;
 use danube_env::sim::Crash;
@@ -49,6 +49,7 @@ fn config(stage: &Stage) -> Config {
         message_bytes_max: 0,
         retention: retention(stage),
         subscriptions: SubscriptionConfig::default(),
+        alarms: AlarmConfig::default(),
     }
 }
 
@@ -66,7 +67,7 @@ async fn process(scene: &Arc<Scene>, number: u64, env: Env, plan: &Plan) -> End 
     let disk = stage.machine.disk();
     let syncs_before = disk.failed_syncs();
     let killed = End::Crash(Crash::Kill);
-    let opening = Broker::open(config(stage), env.clone());
+    let opening = Box::pin(Broker::open(config(stage), env.clone()));
     let broker = match stage.within("the broker opens", opening).await {
         Some(Ok((broker, _))) => broker,
         Some(Err(_)) if disk.is_down() => std::future::pending().await,

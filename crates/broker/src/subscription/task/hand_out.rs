@@ -25,6 +25,7 @@ impl Task {
                     }
                 }
                 Action::Dropped { offset, deliveries } => {
+                    self.counters.dropped.add(1);
                     tracing::warn!(%topic, %subscription, %offset, deliveries, "a message failed too often and is dropped");
                 }
                 Action::Blocked { offset, deliveries, reason } => {
@@ -83,6 +84,7 @@ impl Task {
         for attached in self.consumers.values() {
             attached.outbox.put(Delivered::Missing { range: range.clone(), why: why.clone() });
         }
+        self.counters.missing.add(range.start.distance(range.end));
         self.engine.missing(range);
     }
 
@@ -98,6 +100,7 @@ impl Task {
                     let piece =
                         Delivered::Records { batch, range, deliveries, receive_time, incarnation };
                     if let Some(attached) = self.consumers.get(&consumer) {
+                        self.counters.delivered(&piece);
                         let has_room = attached.outbox.put(piece);
                         self.engine.set_room(consumer, has_room);
                     }

@@ -322,6 +322,48 @@ pub(super) const AFTER_STORAGE: &[Key] = &[
     )
     .support(Only(&["refuse"], "a restore from other tiers")),
     Key::new(
+        "metrics.max_topics",
+        COUNT,
+        Value("10000"),
+        "Topics and partitions that have metrics of their own, at most.",
+    ),
+    Key::new(
+        "metrics.max_subscriptions",
+        COUNT,
+        Value("10000"),
+        "Subscriptions that have metrics of their own, at most.",
+    ),
+    Key::new(
+        "alarms.check_interval",
+        PERIOD,
+        Value("1s"),
+        "How often it is looked at what alarms are about.",
+    ),
+    Key::new(
+        "alarms.slow_storage",
+        PERIOD,
+        Value("5s"),
+        "A write, a sync or a command to the metadata that takes longer raises an alarm.",
+    ),
+    Key::new(
+        "alarms.clock_jump",
+        PERIOD,
+        Value("10s"),
+        "A wall clock that is off by so much from one check to the next raises an alarm.",
+    ),
+    Key::new(
+        "alarms.clock_jump_kept",
+        PERIOD,
+        Value("10m"),
+        "How long that alarm stands after the last jump.",
+    ),
+    Key::new(
+        "alarms.open_files_percent",
+        Number(1, 100),
+        Value("90"),
+        "So many in a hundred of the descriptors that may be open raise an alarm when they are.",
+    ),
+    Key::new(
         "http.allow_remote_admin",
         Bool,
         Value("false"),
