@@ -335,11 +335,14 @@ impl Topic {
         let subscriptions = &self.broker.inner.subscriptions;
         let mut description = subscriptions.ask(&self.broker, self, name, command).await?;
         if self.is_reliable() {
+            // What retention removed does not wait for anybody.
+            let start = self.read(Start::Earliest).await?.offset().max(description.floor);
             let end = self.read(Start::Latest).await?.offset();
             let settled = description.settled.iter();
-            let settled: u64 = settled.map(|range| range.start.distance(range.end)).sum();
-            let open = description.floor.distance(end.max(description.floor));
-            description.lag = open.saturating_sub(settled);
+            let settled =
+                settled.map(|range| range.start.max(start).distance(range.end.max(start)));
+            let open = start.distance(end.max(start));
+            description.lag = open.saturating_sub(settled.sum());
         }
         Ok(description)
     }

@@ -204,6 +204,10 @@ fn a_subscription_goes_on_at_the_start() {
             "{read:?}"
         );
 
+        let described =
+            topic.describe_subscription(&"late".parse().unwrap()).await.expect("it works");
+        assert_eq!((described.floor.get(), described.lag), (0, 100 - start));
+
         // One that had read nothing is told before it gets the first message that is there.
         late.grant(1);
         let mut told = Vec::new();
