@@ -1,4 +1,4 @@
-//! The text format of Prometheus, version 0.0.4: https://prometheus.io/docs/instrumenting/exposition_formats/
+//! The text format of Prometheus, version 0.0.4: <https://prometheus.io/docs/instrumenting/exposition_formats/>
 
 use std::fmt::Write;
 
