@@ -16,7 +16,7 @@ use crate::Env;
 
 pub use clock::RealClock;
 pub use disk::RealDisk;
-pub use limits::raise_open_files;
+pub use limits::{open_files, raise_open_files};
 pub use process::RealProcess;
 pub use random::RealRandom;
 pub use spawn::RealSpawn;

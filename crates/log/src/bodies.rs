@@ -5,16 +5,17 @@
 //! at the same places. So nothing here cuts or empties a file before it is written: while a recovery runs, a file may hold
 //! the only copy of what is written to it. What lies behind a log's end is cut when the log is opened (`files`).
 
+mod dirty;
 mod open;
 mod trim;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use danube_env::disk::Open;
 use danube_env::{Disk, File, Reserve};
 use danube_model::{DiskId, Durability, Epoch, Frame, Offset, TimeMs, TopicId};
 
+use self::dirty::Dirty;
 use self::open::{open_active, open_new, seal_number};
 pub(crate) use self::trim::{Trims, enter, gone};
 use crate::checkpoint::{Checkpoint, CheckpointLog, Gap, Writer};
@@ -22,6 +23,7 @@ use crate::error::{Error, Result};
 use crate::files;
 use crate::layout::Layout;
 use crate::mutant;
+use crate::pool::{Kept, Pool};
 use crate::segment::{HEADER_BYTES, Index, IndexEntry, SegmentBuilder, SegmentHeader};
 use crate::shared::{Segment, SegmentKind, Shared};
 use crate::state::LogState;
@@ -32,10 +34,6 @@ const WRITE_FRAMES_MAX: usize = 4096;
 const WRITE_BYTES_MAX: u64 = 8 * 1024 * 1024;
 /// A write of so many bytes is sent to the disk at once, so that a checkpoint finds little to sync. Smaller ones share pages with those that follow.
 const WRITE_BACK_BYTES: u64 = 1024 * 1024;
-/// Up to so many files are synced one by one; more by one sync of the volume.
-const SYNC_FILES_MAX: usize = 16;
-/// Files that are kept open for writing between two fills.
-const OPEN_FILES_MAX: usize = 128;
 
 /// What happens to one log, in the journal's order.
 #[derive(Clone, Debug)]
@@ -71,7 +69,7 @@ pub(crate) struct Body {
 struct Active {
     first: Offset,
     position: u64,
-    file: Option<Arc<dyn File>>,
+    file: Option<Kept>,
     /// None after a restart: found again from the file when it is sealed.
     builder: Option<SegmentBuilder>,
 }
@@ -84,29 +82,28 @@ pub(crate) struct Bodies {
     bodies: BTreeMap<TopicId, Body>,
     waiting: BTreeSet<TopicId>,
     pending_bytes: u64,
-    open_files: usize,
+    pool: Arc<Pool>,
     /// Records are dropped instead of written.
     rehearsing: bool,
-    pub(crate) dirty: BTreeSet<(TopicId, Offset)>,
-    dirty_dirs: BTreeSet<TopicId>,
-    /// There are names of logs to be synced.
-    has_new_logs: bool,
+    pub(crate) dirty: Dirty,
     /// Room for a recovery on a full volume.
     pub(crate) reserve: Reserve,
     /// Damage met while writing footers; for the report.
     pub(crate) problems: Vec<Error>,
 }
 
+impl Active {
+    fn new(first: Offset) -> Self {
+        Self { first, position: 0, file: None, builder: None }
+    }
+}
+
 impl Body {
     /// A log as the checkpoint has it.
     pub(crate) fn from_checkpoint(log: &CheckpointLog) -> Self {
         let state = log.state.clone();
-        let active = (log.position > 0).then_some(Active {
-            first: log.last_segment,
-            position: log.position,
-            file: None,
-            builder: None,
-        });
+        let active = (log.position > 0)
+            .then(|| Active { position: log.position, ..Active::new(log.last_segment) });
         let shared = Shared::new(log.topic_id, state.start, state.end);
         if let Some(active) = &active {
             let kind = SegmentKind::Filling { end: state.end, position: active.position };
@@ -157,6 +154,7 @@ impl Bodies {
         layout: Layout,
         disk_id: DiskId,
         reserve: Reserve,
+        pool: Arc<Pool>,
     ) -> Self {
         Self {
             reserve,
@@ -166,11 +164,9 @@ impl Bodies {
             bodies: BTreeMap::new(),
             waiting: BTreeSet::new(),
             pending_bytes: 0,
-            open_files: 0,
+            pool,
             rehearsing: false,
-            dirty: BTreeSet::new(),
-            dirty_dirs: BTreeSet::new(),
-            has_new_logs: false,
+            dirty: Dirty::default(),
             problems: Vec::new(),
         }
     }
@@ -242,9 +238,6 @@ impl Bodies {
             let body = self.bodies.get_mut(&topic).expect("it was there");
             body.pending.pop_front();
         }
-        if self.open_files > OPEN_FILES_MAX {
-            self.close_file(topic);
-        }
         Ok(())
     }
 
@@ -264,15 +257,14 @@ impl Bodies {
                 _ => None,
             })
             .collect();
-        let header = self.prepare(topic, &run[0])?;
+        let (file, header) = self.prepare(topic, &run[0])?;
         let body = self.bodies.get_mut(&topic).expect("the caller found it");
         let active = body.active.as_mut().expect("it was just prepared");
         let path = self.layout.segment(topic, active.first);
-        let file = active.file.as_ref().expect("it was just opened");
         let header_bytes = header.as_ref().map(SegmentHeader::encode);
         let parts = header_bytes.iter().map(Vec::as_slice);
         let parts: Vec<&[u8]> = parts.chain(run.iter().map(|frame| &frame.bytes()[..])).collect();
-        if !mutant::looks_written(&**file, &parts, active.position) {
+        if !mutant::looks_written(&*file, &parts, active.position) {
             file.write_at(&parts, active.position).map_err(Error::io("write", &path))?;
         }
         if bytes >= WRITE_BACK_BYTES {
@@ -283,9 +275,9 @@ impl Bodies {
             active.builder = Some(SegmentBuilder::new(&header));
             body.segments += 1;
             body.last_segment = active.first;
-            self.dirty_dirs.insert(topic);
+            self.dirty.named_in(topic);
         }
-        self.dirty.insert((topic, active.first));
+        self.dirty.written(topic, active.first, &file);
         let mut entries = Vec::with_capacity(run.len());
         for frame in &run {
             entries.push(IndexEntry {
@@ -308,19 +300,15 @@ impl Bodies {
     }
 
     /// Opens the segment that takes `first` next. Some: it is a new one, and this is its header.
-    fn prepare(&mut self, topic: TopicId, first: &Frame) -> Result<Option<SegmentHeader>> {
+    fn prepare(
+        &mut self,
+        topic: TopicId,
+        first: &Frame,
+    ) -> Result<(Arc<dyn File>, Option<SegmentHeader>)> {
         let body = self.bodies.get_mut(&topic).expect("the caller found it");
-        if let Some(active) = body.active.as_mut().filter(|active| active.position > 0) {
-            if active.file.is_some() {
-                return Ok(None);
-            }
-            let path = self.layout.segment(topic, active.first);
-            match open_active(&*self.disk, &path, active.position) {
-                Ok(file) => {
-                    active.file = Some(file);
-                    self.open_files += 1;
-                    return Ok(None);
-                }
+        if body.active.as_ref().is_some_and(|active| active.position > 0) {
+            match self.active_file(topic) {
+                Ok(file) => return Ok((file, None)),
                 // What is gone stays gone, and shows as a hole between two segments.
                 Err(error @ (Error::Missing { .. } | Error::Corrupt { .. })) => {
                     self.problems.push(error)
@@ -337,25 +325,41 @@ impl Bodies {
             seal: seal_number(self.disk_id, topic, first.base()),
         };
         let body = self.bodies.get_mut(&topic).expect("the caller found it");
-        if body.active.is_none() {
-            let path = self.layout.segment(topic, header.first);
-            let (file, is_dir_new) = open_new(&*self.disk, &path)?;
-            self.has_new_logs |= is_dir_new;
-            self.open_files += 1;
-            body.active =
-                Some(Active { first: header.first, position: 0, file: Some(file), builder: None });
+        let active = body.active.get_or_insert_with(|| Active::new(header.first));
+        if let Some(file) = active.file.as_mut().and_then(Kept::file) {
+            return Ok((file, Some(header)));
         }
-        Ok(Some(header))
+        let path = self.layout.segment(topic, header.first);
+        let (file, is_dir_new) = open_new(&*self.disk, &path)?;
+        if is_dir_new {
+            self.dirty.named_log();
+        }
+        active.file = Some(self.pool.keep(Arc::clone(&file)));
+        Ok((file, Some(header)))
+    }
+
+    /// The file that a log goes on with.
+    fn active_file(&mut self, topic: TopicId) -> Result<Arc<dyn File>> {
+        let body = self.bodies.get_mut(&topic).expect("the caller found it");
+        let active = body.active.as_mut().expect("the caller found it");
+        if let Some(file) = active.file.as_mut().and_then(Kept::file) {
+            return Ok(file);
+        }
+        let path = self.layout.segment(topic, active.first);
+        let file = open_active(&*self.disk, &path, active.position)?;
+        active.file = Some(self.pool.keep(Arc::clone(&file)));
+        Ok(file)
     }
 
     fn seal(&mut self, topic: TopicId) -> Result<()> {
         let body = self.bodies.get_mut(&topic).expect("the caller found it");
+        if body.active.is_none() {
+            return Ok(());
+        }
+        let file = self.active_file(topic);
+        let body = self.bodies.get_mut(&topic).expect("the caller found it");
         let Some(active) = &mut body.active else { return Ok(()) };
         let path = self.layout.segment(topic, active.first);
-        let file = match &active.file {
-            Some(file) => Ok(Arc::clone(file)),
-            None => open_active(&*self.disk, &path, active.position),
-        };
         let builder = active.builder.take();
         let built = file.and_then(|file| {
             let rebuild = || {
@@ -381,7 +385,7 @@ impl Bodies {
                     active.builder = Some(builder);
                     return Err(error);
                 }
-                self.dirty.insert((topic, active.first));
+                self.dirty.written(topic, active.first, &file);
             }
             // A footer would vouch for what can't be read: the file stays without one.
             Err(error @ (Error::Corrupt { .. } | Error::Missing { .. })) => {
@@ -395,7 +399,6 @@ impl Bodies {
 
     /// The active segment takes no more.
     fn finish_active(&mut self, topic: TopicId) {
-        self.close_file(topic);
         let body = self.bodies.get_mut(&topic).expect("the caller found it");
         body.active = None;
         let mut view = body.shared.view();
@@ -403,13 +406,6 @@ impl Bodies {
             last.kind = SegmentKind::Finished;
         }
         view.index = Index::default();
-    }
-
-    fn close_file(&mut self, topic: TopicId) {
-        let active = self.bodies.get_mut(&topic).and_then(|body| body.active.as_mut());
-        if active.is_some_and(|active| active.file.take().is_some()) {
-            self.open_files -= 1;
-        }
     }
 
     /// Damage of a log was accepted.
@@ -423,30 +419,7 @@ impl Bodies {
 
     /// Makes all that was written durable. An error is final (promise P7).
     pub(crate) fn sync(&mut self) -> Result<()> {
-        if self.dirty.len() > SYNC_FILES_MAX || self.dirty_dirs.len() > SYNC_FILES_MAX {
-            let root = self.layout.root();
-            self.disk.sync_volume(root).map_err(Error::io("sync", root))?;
-        } else {
-            for (topic, first) in &self.dirty {
-                let path = self.layout.segment(*topic, *first);
-                self.disk
-                    .open(&path, Open::Write)
-                    .and_then(|file| file.sync_data())
-                    .map_err(Error::io("sync", &path))?;
-            }
-            for topic in self.dirty_dirs.iter().filter(|_| !mutant::is("no_directory_sync")) {
-                let dir = self.layout.topic_dir(*topic);
-                self.disk.sync_dir(&dir).map_err(Error::io("sync", &dir))?;
-            }
-            if self.has_new_logs {
-                let topics = self.layout.topics_dir();
-                self.disk.sync_dir(&topics).map_err(Error::io("sync", &topics))?;
-            }
-        }
-        self.has_new_logs = false;
-        self.dirty.clear();
-        self.dirty_dirs.clear();
-        Ok(())
+        self.dirty.sync(&*self.disk, &self.layout)
     }
 
     /// The state of all logs; everything must be filled and synced.
@@ -472,13 +445,12 @@ impl Bodies {
 
     /// The names of a log, and in its directory, are to be synced.
     pub(crate) fn named(&mut self, topic: TopicId) {
-        self.dirty_dirs.insert(topic);
-        self.has_new_logs = true;
+        self.dirty.named_in(topic);
+        self.dirty.named_log();
     }
 
     /// Drops a log and leaves its files.
     pub(crate) fn forget(&mut self, topic: TopicId) {
-        self.close_file(topic);
         if let Some(body) = self.bodies.remove(&topic) {
             let frames = body.pending.iter().map(|record| match record {
                 Record::Frame(frame) => frame.bytes().len() as u64,
@@ -491,7 +463,6 @@ impl Bodies {
             view.segments.clear();
         }
         self.waiting.remove(&topic);
-        self.dirty.retain(|(of, _)| *of != topic);
-        self.dirty_dirs.remove(&topic);
+        self.dirty.forget(topic);
     }
 }

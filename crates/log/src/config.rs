@@ -30,6 +30,8 @@ pub struct Config {
     pub quiet_sync: Duration,
     /// A checkpoint is taken when so many bytes of rounds are not in one. Bounds what a restart reads and writes.
     pub checkpoint_bytes: u64,
+    /// Segment files that stay open between two uses; more are open only while they are read or written.
+    pub open_files_max: usize,
     /// How often free space is looked at while the volume is full.
     pub space_check: Duration,
 }
@@ -50,6 +52,7 @@ impl Config {
             page_cache_sync: Duration::from_secs(1),
             quiet_sync: Duration::from_millis(100),
             checkpoint_bytes: 128 << 20,
+            open_files_max: 1024,
             space_check: Duration::from_secs(1),
         }
     }

@@ -31,6 +31,7 @@ mod layout;
 mod log;
 mod metrics;
 mod mutant;
+mod pool;
 mod producers;
 mod reader;
 mod recovery;

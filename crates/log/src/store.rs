@@ -26,6 +26,7 @@ use crate::identity::TopicIdentity;
 use crate::layout::Layout;
 use crate::log::{Extent, Log};
 use crate::metrics::Counters;
+use crate::pool::Pool;
 use crate::reader::{Damage, Reader, Start};
 use crate::repair::{self, Range};
 use crate::shared::{Segment, SegmentKind, Shared};
@@ -56,6 +57,7 @@ struct Inner {
     counters: Arc<Counters>,
     logs: Mutex<BTreeMap<TopicId, Known>>,
     loops: Mutex<Vec<Running>>,
+    pool: Arc<Pool>,
     _lock: Arc<dyn Lock>,
 }
 
@@ -341,6 +343,10 @@ impl Store {
 
     pub(crate) fn env(&self) -> &Env {
         &self.inner.env
+    }
+
+    pub(crate) fn pool(&self) -> &Arc<Pool> {
+        &self.inner.pool
     }
 
     pub(crate) fn layout(&self) -> &Layout {

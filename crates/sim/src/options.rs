@@ -176,6 +176,7 @@ fn config(random: &Generator) -> Config {
         quiet_sync: milliseconds(&[2, 100]),
         checkpoint_bytes: pick(&[8 << 10, 48 << 10, 128 << 10]),
         space_check: milliseconds(&[20, 1_000]),
+        open_files_max: pick(&[1, 4, 1_024]) as usize,
         ..Config::new(ROOT)
     }
 }

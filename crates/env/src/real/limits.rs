@@ -16,6 +16,12 @@ pub fn raise_open_files() -> io::Result<Option<u64>> {
     Ok(maximum)
 }
 
+/// How many files this process may have open; None: without limit.
+#[must_use]
+pub fn open_files() -> Option<u64> {
+    getrlimit(Resource::Nofile).current
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -25,6 +31,6 @@ mod tests {
         let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
         setrlimit(Resource::Nofile, Rlimit { current: Some(512), maximum }).unwrap();
         assert_eq!(raise_open_files().unwrap(), maximum);
-        assert_eq!(getrlimit(Resource::Nofile).current, maximum);
+        assert_eq!(open_files(), maximum);
     }
 }

@@ -3,23 +3,26 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use danube_env::File;
 use danube_env::disk::Open;
-use danube_env::{Disk, File};
 use danube_model::{ErrorKind, Frame, Offset, TimeMs, TopicId};
 
 use crate::error::{Error, Result};
-use crate::layout::Layout;
+use crate::pool::Kept;
 use crate::reader::{Damage, Read};
-use crate::segment::{self, Footer, HEADER_BYTES, SegmentHeader, Step, Walk, read_footer};
+use crate::segment::{self, Footer, HEADER_BYTES, Place, SegmentHeader, Step, Walk, read_footer};
 use crate::shared::{Segment, SegmentKind};
+use crate::store::Store;
 
 /// A place in a segment file.
 pub(super) struct Cursor {
     first: Offset,
     path: PathBuf,
     topic: TopicId,
-    file: Option<Arc<dyn File>>,
-    walk: Option<Walk>,
+    /// None: it is not there.
+    file: Option<Kept>,
+    /// Where it goes on. None: there is no more in this file.
+    place: Option<Place>,
     /// Where the frames end.
     until: u64,
     /// A finished file does not grow.
@@ -33,76 +36,84 @@ impl Cursor {
     /// segment that is still filled, or by the footer's index.
     pub(super) fn at(
         before: Option<Self>,
-        disk: &dyn Disk,
-        layout: &Layout,
+        store: &Store,
         topic: TopicId,
         segment: &Segment,
         from: Offset,
         hint: Option<u64>,
     ) -> Result<Self> {
         let mut cursor = match before {
-            Some(before) if before.first == segment.first && before.walk.is_some() => before,
-            _ => Self::open(disk, layout, topic, segment, from, hint)?,
+            Some(before) if before.first == segment.first && before.place.is_some() => before,
+            _ => Self::open(store, topic, segment, from, hint)?,
         };
         match segment.kind {
             SegmentKind::Filling { position, .. }
                 if position > cursor.until && !cursor.finished =>
             {
-                cursor.go_on(position);
+                cursor.until = position;
             }
-            SegmentKind::Finished if !cursor.finished => cursor.finish()?,
+            SegmentKind::Finished if !cursor.finished => cursor.finish(store)?,
             _ => {}
         }
         Ok(cursor)
     }
 
     fn open(
-        disk: &dyn Disk,
-        layout: &Layout,
+        store: &Store,
         topic: TopicId,
         segment: &Segment,
         from: Offset,
         hint: Option<u64>,
     ) -> Result<Self> {
-        let path = layout.segment(topic, segment.first);
         let mut cursor = Self {
             first: segment.first,
-            path: path.clone(),
+            path: store.layout().segment(topic, segment.first),
             topic,
             file: None,
-            walk: None,
+            place: None,
             until: 0,
             finished: false,
             passed: None,
         };
-        let file = match disk.open(&path, Open::Read) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                let why = "the segment is missing".to_owned();
-                cursor.passed = Some(segment::Damage { from: 0, to: 0, why });
-                cursor.finished = true;
-                return Ok(cursor);
-            }
-            file => file.map_err(Error::io("open", &path))?,
-        };
-        cursor.file = Some(Arc::clone(&file));
+        let Some(file) = cursor.file(store)? else { return Ok(cursor) };
         let mut start = hint.unwrap_or(HEADER_BYTES);
         match segment.kind {
             SegmentKind::Filling { position, .. } => cursor.until = position,
             SegmentKind::Finished => {
-                if let Some(position) = cursor.find_end(from)? {
+                if let Some(position) = cursor.find_end(&*file, from)? {
                     start = position;
                 }
             }
         }
-        cursor.walk = Some(Walk::new(file, &path, topic, start, cursor.until));
+        cursor.place = Some(start.into());
         Ok(cursor)
     }
 
+    /// The open file; None if there is none any more, and then there is nothing to go on with.
+    fn file(&mut self, store: &Store) -> Result<Option<Arc<dyn File>>> {
+        if let Some(file) = self.file.as_mut().and_then(Kept::file) {
+            return Ok(Some(file));
+        }
+        match store.env().disk.open(&self.path, Open::Read) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                let why = "the segment is missing".to_owned();
+                self.passed = Some(segment::Damage { from: 0, to: 0, why });
+                self.finished = true;
+                (self.file, self.place) = (None, None);
+                Ok(None)
+            }
+            file => {
+                let file = file.map_err(Error::io("open", &self.path))?;
+                self.file = Some(store.pool().keep(Arc::clone(&file)));
+                Ok(Some(file))
+            }
+        }
+    }
+
     /// The file takes no more: finds where its frames end, and a place to begin for `from`.
-    fn find_end(&mut self, from: Offset) -> Result<Option<u64>> {
-        let file = self.file.as_ref().expect("an open cursor has a file");
+    fn find_end(&mut self, file: &dyn File, from: Offset) -> Result<Option<u64>> {
         let len = file.len().map_err(Error::io("read", &self.path))?;
-        let footer = self.footer(&**file, len);
+        let footer = self.footer(file, len);
         self.finished = true;
         self.until = len;
         match footer {
@@ -125,28 +136,18 @@ impl Cursor {
         read_footer(file, &self.path, len, &header)
     }
 
-    fn finish(&mut self) -> Result<()> {
-        let Some(walk) = &self.walk else { return Ok(()) };
-        let position = walk.position();
-        self.find_end(self.first)?;
-        self.walk_from(position);
+    fn finish(&mut self, store: &Store) -> Result<()> {
+        if let Some(file) = self.file(store)? {
+            self.find_end(&*file, self.first)?;
+        }
         Ok(())
     }
 
-    /// Walks from `position` on to where the frames end.
-    fn walk_from(&mut self, position: u64) {
-        if let Some(file) = &self.file {
-            let file = Arc::clone(file);
-            self.walk = Some(Walk::new(file, &self.path, self.topic, position, self.until));
-        }
-    }
-
-    /// The file has grown.
-    fn go_on(&mut self, until: u64) {
-        self.until = until;
-        if let Some(position) = self.walk.as_ref().map(Walk::position) {
-            self.walk_from(position);
-        }
+    /// The walk from where it stands, as long as something is read: it holds the file open, and memory.
+    fn walk(&mut self, store: &Store) -> Result<Option<Walk>> {
+        let Some(file) = self.file(store)? else { return Ok(None) };
+        let walk = |place| Walk::new(file, &self.path, self.topic, place, self.until);
+        Ok(self.place.map(walk))
     }
 
     /// The file is not there.
@@ -154,16 +155,20 @@ impl Cursor {
         self.file.is_none()
     }
 
-    /// Reads on in a file that was removed: about `bytes` of the frames that follow each other from `offset` on.
-    pub(super) fn rest(&mut self, mut offset: Offset, bytes: usize) -> Result<Vec<Frame>> {
+    /// Reads on in a file that may be removed by now: about `bytes` of the frames that follow each other from `offset` on.
+    pub(super) fn rest(
+        &mut self,
+        store: &Store,
+        mut offset: Offset,
+        bytes: usize,
+    ) -> Result<Vec<Frame>> {
         let mut frames: Vec<Frame> = Vec::new();
         if !self.finished {
-            self.finish()?;
+            self.finish(store)?;
         }
+        let Some(mut walk) = self.walk(store)? else { return Ok(frames) };
         let mut taken = 0;
-        while taken < bytes
-            && let Some(walk) = &mut self.walk
-        {
+        while taken < bytes {
             match walk.step()? {
                 Step::Frame { frame, .. } if frame.next() <= offset => {}
                 Step::Frame { frame, .. } if frame.base() <= offset => {
@@ -171,23 +176,31 @@ impl Cursor {
                     taken += frame.bytes().len();
                     frames.push(frame);
                 }
-                Step::Frame { .. } | Step::Damage(_) | Step::End => self.walk = None,
+                Step::Frame { .. } | Step::Damage(_) | Step::End => {
+                    self.place = None;
+                    return Ok(frames);
+                }
             }
         }
+        self.place = Some(walk.place());
         Ok(frames)
     }
 
-    /// Reads on from `offset`: about `bytes` of frames below `limit`, and what is missing between them.
+    /// Reads on from `offset`: about `bytes` of frames below `limit`, and what is missing between them. It ends early where
+    /// more would have to be read from the file than was read for what it has.
     pub(super) fn piece(
         &mut self,
+        store: &Store,
         mut offset: Offset,
         limit: Offset,
         bytes: usize,
     ) -> Result<Vec<Read>> {
         let mut reads = Vec::new();
         let mut taken = 0;
-        while offset < limit && taken < bytes {
-            let step = match &mut self.walk {
+        let mut walk = self.walk(store)?.map(|walk| walk.reading(bytes as u64));
+        let mut is_read = false;
+        while offset < limit && taken < bytes && !is_read {
+            let step = match &mut walk {
                 Some(walk) => walk.step()?,
                 None => Step::End,
             };
@@ -196,7 +209,7 @@ impl Cursor {
                 Step::Frame { position, frame } if frame.next() > limit => {
                     // Frames of another life of this file, behind what counts of it.
                     reads.push(self.missing(offset, limit, position));
-                    self.walk = None;
+                    self.place = None;
                     return Ok(reads);
                 }
                 Step::Frame { position, frame } => {
@@ -205,16 +218,20 @@ impl Cursor {
                     }
                     self.passed = None;
                     offset = frame.next();
-                    taken += frame.bytes().len();
+                    let len = frame.bytes().len();
+                    taken += len;
                     reads.push(Read::Frame(frame));
+                    // The next frame is most likely as long as this one.
+                    is_read = walk.as_ref().is_some_and(|walk| walk.has_to_read(len as u64));
                 }
                 Step::Damage(damage) => self.passed = Some(damage),
                 Step::End => {
                     reads.push(self.missing(offset, limit, self.until));
-                    return Ok(reads);
+                    break;
                 }
             }
         }
+        self.place = walk.map(|walk| walk.place());
         Ok(reads)
     }
 
@@ -231,16 +248,17 @@ impl Cursor {
 
 /// The first offset in these files that was received at `time` or later.
 pub(super) fn find_time(
-    disk: &dyn Disk,
-    layout: &Layout,
+    store: &Store,
     topic: TopicId,
     segments: &[Segment],
     time: TimeMs,
 ) -> Result<Option<Offset>> {
     let mut damaged = None;
     let begins_before = |segment: &Segment| {
-        let path = layout.segment(topic, segment.first);
-        let header = disk
+        let path = store.layout().segment(topic, segment.first);
+        let header = store
+            .env()
+            .disk
             .open(&path, Open::Read)
             .map_err(Error::io("open", &path))
             .and_then(|file| SegmentHeader::read(&*file, &path, topic, segment.first));
@@ -263,11 +281,11 @@ pub(super) fn find_time(
     let Some(at) = behind.checked_sub(1) else {
         return Ok(segments.first().map(|first| first.first));
     };
-    let mut cursor = Cursor::open(disk, layout, topic, &segments[at], segments[at].first, None)?;
-    if let Some(position) = cursor.position_for_time(time)? {
-        cursor.walk_from(position);
+    let mut cursor = Cursor::open(store, topic, &segments[at], segments[at].first, None)?;
+    if let Some(position) = cursor.position_for_time(store, time)? {
+        cursor.place = Some(position.into());
     }
-    let Some(walk) = &mut cursor.walk else {
+    let Some(mut walk) = cursor.walk(store)? else {
         return Ok(segments.get(behind).map(|next| next.first));
     };
     loop {
@@ -286,10 +304,10 @@ fn is_missing(error: &Error) -> bool {
 }
 
 impl Cursor {
-    fn position_for_time(&self, time: TimeMs) -> Result<Option<u64>> {
-        let Some(file) = self.file.as_ref().filter(|_| self.finished) else { return Ok(None) };
+    fn position_for_time(&mut self, store: &Store, time: TimeMs) -> Result<Option<u64>> {
+        let Some(file) = self.file(store)?.filter(|_| self.finished) else { return Ok(None) };
         let len = file.len().map_err(Error::io("read", &self.path))?;
-        let footer = self.footer(&**file, len);
+        let footer = self.footer(&*file, len);
         Ok(footer.ok().flatten().and_then(|footer| footer.index.position_for_time(time)))
     }
 }

@@ -25,7 +25,7 @@ use crate::error::{Error, Result};
 use crate::shared::{Ends, Segment, SegmentKind, Shared};
 use crate::store::Store;
 
-/// Bytes that are taken from memory or a file at once, about.
+/// Bytes that are taken from memory or a file at once, about, where the reader does not say less.
 const PIECE_BYTES: usize = 256 * 1024;
 
 /// Where a reader begins.
@@ -88,6 +88,7 @@ pub struct Reader {
     /// What is yielded next begins here.
     offset: Offset,
     ready: VecDeque<Read>,
+    piece_bytes: usize,
     /// Where the last piece of a file ended.
     cursor: Option<Cursor>,
     /// What may be lost behind the end.
@@ -129,7 +130,13 @@ impl Reader {
             Start::Offset(offset) => offset,
             Start::Time(time) => find_time(&store, &shared, time).await?.min(durable),
         };
-        Ok(Self { store, shared, offset, ready: VecDeque::new(), cursor: None, lost_end })
+        let (ready, piece_bytes, cursor) = (VecDeque::new(), PIECE_BYTES, None);
+        Ok(Self { store, shared, offset, ready, piece_bytes, cursor, lost_end })
+    }
+
+    /// From now on holds about so many bytes at once, or one batch if that is larger. Never more than 256 KiB.
+    pub fn hold(&mut self, bytes: usize) {
+        self.piece_bytes = bytes.min(PIECE_BYTES);
     }
 
     /// The next offset that is not yielded yet.
@@ -167,7 +174,11 @@ impl Reader {
                 return Ok(Read::Damage(Damage { from, ..lost }));
             }
             match self.plan(durable) {
-                Plan::Ready(reads) => self.ready.extend(reads),
+                Plan::Ready(reads) => {
+                    // Who has come to what is in memory most likely stays there.
+                    self.cursor = None;
+                    self.ready.extend(reads);
+                }
                 Plan::Trimmed { to } => {
                     if let Some(cursor) = self.cursor.take() {
                         self.read_held(cursor).await?;
@@ -177,18 +188,17 @@ impl Reader {
                     }
                 }
                 Plan::File { segment, limit, hint } => {
-                    let (store, shared, from) =
-                        (self.store.clone(), Arc::clone(&self.shared), self.offset);
+                    let (store, shared) = (self.store.clone(), Arc::clone(&self.shared));
+                    let (from, bytes) = (self.offset, self.piece_bytes);
                     let cursor = self.cursor.take();
                     let (cursor, reads) = blocking(&*self.store.env().spawn, move || {
-                        let (disk, layout) = (&*store.env().disk, store.layout());
                         let mut cursor =
-                            Cursor::at(cursor, disk, layout, shared.topic, &segment, from, hint)?;
+                            Cursor::at(cursor, &store, shared.topic, &segment, from, hint)?;
+                        let reads = cursor.piece(&store, from, limit, bytes)?;
                         // The start moves before a file is removed.
                         if cursor.is_missing() && from < shared.view().start {
                             return Ok((None, Vec::new()));
                         }
-                        let reads = cursor.piece(from, limit, PIECE_BYTES)?;
                         Ok::<_, Error>((Some(cursor), reads))
                     })
                     .await?;
@@ -201,9 +211,9 @@ impl Reader {
 
     /// Reads on in a file that was removed meanwhile, and keeps it as long as there is more.
     async fn read_held(&mut self, mut cursor: Cursor) -> Result<()> {
-        let from = self.offset;
+        let (store, from) = (self.store.clone(), self.offset);
         let (cursor, frames) = blocking(&*self.store.env().spawn, move || {
-            let frames = cursor.rest(from, PIECE_BYTES)?;
+            let frames = cursor.rest(&store, from, PIECE_BYTES)?;
             Ok::<_, Error>((cursor, frames))
         })
         .await?;
@@ -229,7 +239,7 @@ impl Reader {
         if self.offset < view.start {
             return Plan::Trimmed { to: view.start };
         }
-        if let Some(frames) = view.frames(self.offset, durable, PIECE_BYTES) {
+        if let Some(frames) = view.frames(self.offset, durable, self.piece_bytes) {
             assert!(!frames.is_empty(), "frames below the durable end are in memory up to it");
             return Plan::Ready(frames.into_iter().map(Read::Frame).collect());
         }
@@ -310,7 +320,7 @@ async fn find_time_in_what_is_there(
     };
     let (store, topic) = (store.clone(), shared.topic);
     let found = blocking(&*store.clone().env().spawn, move || {
-        chunk::find_time(&*store.env().disk, store.layout(), topic, &segments, time)
+        chunk::find_time(&store, topic, &segments, time)
     })
     .await?;
     // Not in a file: the first frame in memory, if there is one, was received later.

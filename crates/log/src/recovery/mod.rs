@@ -43,6 +43,7 @@ use crate::journal::scan::{self, After, Proof, Scan, Step};
 use crate::journal::writer::{self, Start};
 use crate::layout::{self, Layout};
 use crate::mutant;
+use crate::pool::Pool;
 use crate::reader::Damage;
 use crate::state::LogState;
 use crate::store::Expected;
@@ -119,6 +120,7 @@ pub(crate) fn recover(
     env: &Env,
     layout: &Layout,
     sizes: &Sizes,
+    pool: &Arc<Pool>,
     checked: Checked,
     expected: &Expected,
 ) -> Result<Recovered> {
@@ -130,7 +132,8 @@ pub(crate) fn recover(
         Some(disk_id) => disk_id,
         None => identity::make(env, layout)?,
     };
-    let mut bodies = Bodies::new(env.disk.clone(), layout.clone(), disk_id, checked.reserve);
+    let mut bodies =
+        Bodies::new(env.disk.clone(), layout.clone(), disk_id, checked.reserve, Arc::clone(pool));
     let logs = checkpoint.as_ref().map_or(&[][..], |checkpoint| &checkpoint.logs);
     for log in logs {
         bodies.insert(log.topic_id, Body::from_checkpoint(log));
@@ -159,7 +162,7 @@ pub(crate) fn recover(
     report.missing = missing::find_all(disk, layout, kept, &segments)?;
     report.damaged.extend(report.missing.iter().map(|(_, damage)| Error::from(damage)));
     if mutant::is("recovered_tail_not_synced") {
-        bodies.dirty.clear();
+        bodies.dirty.lose();
     }
     bodies.sync()?;
     let writer = checkpoint::Writer { boot_id: checked.boot_id, session: expected.session() };
@@ -234,7 +237,8 @@ pub(crate) fn rehearse(
 ) -> Result<Rehearsal> {
     let mut report = Report::default();
     let reserve = Reserve::new(Arc::clone(disk), layout.reserve(), 0);
-    let mut bodies = Bodies::new(Arc::clone(disk), layout.clone(), checkpoint.disk_id, reserve);
+    let mut bodies =
+        Bodies::new(Arc::clone(disk), layout.clone(), checkpoint.disk_id, reserve, Pool::new(0));
     for log in &checkpoint.logs {
         bodies.insert(log.topic_id, Body::from_checkpoint(log));
     }

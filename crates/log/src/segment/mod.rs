@@ -22,7 +22,7 @@ pub(crate) use builder::SegmentBuilder;
 pub(crate) use footer::{Footer, read_footer};
 pub(crate) use header::{HEADER_BYTES, SegmentHeader};
 pub(crate) use index::{Index, IndexEntry};
-pub(crate) use walk::{Damage, Step, Walk, later_format};
+pub(crate) use walk::{Damage, Place, Step, Walk, later_format};
 
 #[cfg(test)]
 pub(crate) mod tests;

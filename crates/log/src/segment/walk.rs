@@ -58,13 +58,27 @@ pub(crate) struct Walk {
     file: Arc<dyn File>,
     path: PathBuf,
     topic: TopicId,
-    /// Where the next step begins.
-    position: u64,
+    place: Place,
     until: u64,
     chunk: Bytes,
     /// Where `chunk` begins in the file.
     chunk_at: u64,
+    chunk_bytes: u64,
+}
+
+/// Where a walk stands, for one that goes on from there.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Place {
+    /// Where the next step begins.
+    pub(crate) position: u64,
     last: Option<Last>,
+}
+
+impl From<u64> for Place {
+    /// A place that no frame was passed before.
+    fn from(position: u64) -> Self {
+        Self { position, last: None }
+    }
 }
 
 /// What no later frame may be below.
@@ -83,25 +97,31 @@ struct Unreadable {
 }
 
 impl Walk {
-    /// Walks over `[position, until)` of the file at `path`, where a frame begins at `position`. Where the file ends
-    /// before `until`, so does the walk.
+    /// Walks from `place`, where a frame begins, to `until` of the file at `path`. Where the file ends before `until`, so
+    /// does the walk.
     pub(crate) fn new(
         file: Arc<dyn File>,
         path: &Path,
         topic: TopicId,
-        position: u64,
+        place: impl Into<Place>,
         until: u64,
     ) -> Self {
+        let place = place.into();
         Self {
             file,
             path: path.to_owned(),
             topic,
-            position,
+            place,
             until,
             chunk: Bytes::new(),
-            chunk_at: position,
-            last: None,
+            chunk_at: place.position,
+            chunk_bytes: CHUNK_BYTES,
         }
+    }
+
+    /// Reads so many bytes at once, or what one frame needs if that is more.
+    pub(crate) fn reading(self, chunk_bytes: u64) -> Self {
+        Self { chunk_bytes, ..self }
     }
 
     /// The next step. After [`Step::End`] it is that again.
@@ -111,27 +131,34 @@ impl Walk {
     /// [`Error::Io`] if reading fails: the next call tries again at the same place. [`Error::UnknownVersion`] at a
     /// whole frame of a later format: the walk can't go on.
     pub(crate) fn step(&mut self) -> Result<Step> {
-        let position = self.position;
+        let position = self.place.position;
         match self.frame_at(position)? {
             None => Ok(Step::End),
             Some(Ok(frame)) => Ok(self.pass(position, frame)),
             Some(Err(unreadable)) => {
                 let why = unreadable.why.to_string();
-                self.position = self.resync(position, unreadable)?;
-                Ok(Step::Damage(Damage { from: position, to: self.position, why }))
+                self.place.position = self.resync(position, unreadable)?;
+                let to = self.place.position;
+                Ok(Step::Damage(Damage { from: position, to, why }))
             }
         }
     }
 
-    /// Where the next step begins; at the end, where the file or the range ends.
-    pub(crate) fn position(&self) -> u64 {
-        self.position
+    /// Where it stands; at the end, where the file or the range ends.
+    pub(crate) fn place(&self) -> Place {
+        self.place
+    }
+
+    /// Whether the file has to be read for a frame of so many bytes at the place.
+    pub(crate) fn has_to_read(&self, frame_bytes: u64) -> bool {
+        let in_memory = self.chunk_at + self.chunk.len() as u64;
+        in_memory < self.until.min(self.place.position + frame_bytes)
     }
 
     /// Goes on behind `frame`.
     fn pass(&mut self, position: u64, frame: Frame) -> Step {
-        self.position = position + frame.bytes().len() as u64;
-        self.last = Some(Last {
+        self.place.position = position + frame.bytes().len() as u64;
+        self.place.last = Some(Last {
             next: frame.next(),
             epoch: frame.epoch(),
             receive_time: frame.receive_time(),
@@ -141,7 +168,7 @@ impl Walk {
 
     /// Whether `frame` can come behind all that was passed.
     fn continues(&self, frame: &Frame) -> bool {
-        self.last.is_none_or(|last| {
+        self.place.last.is_none_or(|last| {
             frame.base() >= last.next
                 && frame.epoch() >= last.epoch
                 && frame.receive_time() >= last.receive_time
@@ -227,7 +254,7 @@ impl Walk {
         let need = need.min(left);
         let chunk_end = self.chunk_at + self.chunk.len() as u64;
         if position < self.chunk_at || chunk_end < position + need {
-            let len = need.max(CHUNK_BYTES).min(left);
+            let len = need.max(self.chunk_bytes).min(left);
             let mut buf = vec![0; len as usize];
             let read =
                 self.file.read_at(&mut buf, position).map_err(Error::io("read", &self.path))?;

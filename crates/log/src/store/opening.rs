@@ -16,6 +16,7 @@ use crate::error::{Error, Result};
 use crate::fill::{Feedback, Filler};
 use crate::journal::writer::Journal;
 use crate::layout::Layout;
+use crate::pool::Pool;
 use crate::recovery::{self, Recovered, Report};
 
 /// What the metadata say of a hot tier before it is opened: by that an older copy of it is told.
@@ -77,6 +78,7 @@ impl Store {
         layout: Layout,
         lock: Arc<dyn Lock>,
         sizes: Sizes,
+        pool: Arc<Pool>,
         recovered: Recovered,
     ) -> Result<Self> {
         let Recovered { disk_id, writer, bodies, journal, report } = recovered;
@@ -129,6 +131,7 @@ impl Store {
             counters,
             logs: Mutex::new(logs),
             loops: Mutex::new(loops),
+            pool,
             _lock: lock,
             env,
         };
@@ -146,9 +149,10 @@ impl Checked {
         let spawn = Arc::clone(&self.env.spawn);
         let opened = blocking(&*spawn, move || {
             let Self { config, env, layout, lock, sizes, checked } = self;
-            let recovered = recovery::recover(&env, &layout, &sizes, checked, &expected)?;
+            let pool = Pool::new(config.open_files_max);
+            let recovered = recovery::recover(&env, &layout, &sizes, &pool, checked, &expected)?;
             let report = recovered.report.clone();
-            Ok((Store::start(config, env, layout, lock, sizes, recovered)?, report))
+            Ok((Store::start(config, env, layout, lock, sizes, pool, recovered)?, report))
         });
         opened.await
     }

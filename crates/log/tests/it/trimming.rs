@@ -161,8 +161,8 @@ fn a_crash_leaves_the_files_or_a_start_behind_them() {
 }
 
 /// Files large enough to be read in several pieces.
-async fn open_large(env: &Env) -> Store {
-    let config = Config { segment_bytes: 1 << 20, ..small("/wal") };
+async fn open_large(env: &Env, open_files_max: usize) -> Store {
+    let config = Config { segment_bytes: 1 << 20, open_files_max, ..small("/wal") };
     Store::open(Config { journal_bytes: 1 << 20, ..config }, env.clone()).await.expect("it opens").0
 }
 
@@ -174,7 +174,7 @@ async fn next(reader: &mut Reader) -> Read {
 fn a_reader_goes_on_to_the_end_of_a_file_that_is_removed() {
     sim::run(5, |world| async move {
         let machine = world.machine("broker");
-        let store = open_large(&machine.env()).await;
+        let store = open_large(&machine.env(), 1_024).await;
         let log = open_log(&store, 0).await;
         let value = || vec![7; 10_000];
         for _ in 0..400 {
@@ -199,6 +199,42 @@ fn a_reader_goes_on_to_the_end_of_a_file_that_is_removed() {
             let Read::Trimmed { from, to } = read else { panic!("{read:?}") };
             assert_eq!((from.get(), to.get()), (gone, all[2]));
             assert!(matches!(next(reader).await, Read::Frame(frame) if frame.base() == to));
+        }
+    });
+}
+
+/// Found by a simulation: the reader took the file for damaged.
+#[test]
+fn a_reader_whose_file_was_closed_and_is_removed_goes_on_at_the_start() {
+    sim::run(5, |world| async move {
+        let machine = world.machine("broker");
+        let store = open_large(&machine.env(), 1).await;
+        let log = open_log(&store, 0).await;
+        for _ in 0..400 {
+            log.append(batch(&[vec![7; 10_000]], None)).await.expect("it is stored");
+        }
+        log.seal().await.expect("it is sealed");
+        let all = segments(&machine, 0);
+        let mut reader = log.read(Start::Earliest).await.expect("it opens");
+        assert!(matches!(next(&mut reader).await, Read::Frame(_)));
+        // There is room for one open file.
+        let mut other = log.read(Start::Offset(Offset::new(all[1]))).await.expect("it opens");
+        assert!(matches!(next(&mut other).await, Read::Frame(_)));
+        assert_eq!(trim(&store, 0, all[1]).await, 1);
+        let to = loop {
+            match next(&mut reader).await {
+                Read::Frame(_) => {}
+                Read::Trimmed { to, .. } => break to.get(),
+                read => panic!("{read:?}"),
+            }
+        };
+        assert_eq!(to, all[1]);
+        for offset in all[1]..400 {
+            let read = next(&mut reader).await;
+            assert!(
+                matches!(&read, Read::Frame(frame) if frame.base().get() == offset),
+                "{read:?}"
+            );
         }
     });
 }

@@ -192,7 +192,7 @@ fn no_length_is_believed_before_its_checksum() {
         matches!(walk.step().unwrap(), Step::Frame { position, .. } if position == positions[1])
     );
     assert_eq!(walk.step().unwrap(), Step::End);
-    assert_eq!(walk.position(), bytes.len() as u64);
+    assert_eq!(walk.place().position, bytes.len() as u64);
     assert!(file.largest_read() <= 256 * 1024);
 }
 
