@@ -12,7 +12,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::consumer::{Consumer, Window};
 use super::counters::{Counters, HeldUp};
-use super::outbox::{Outbox, Touched};
+use super::outbox::{Crowd, Outbox, Touched};
 use super::task::Task;
 use super::{Settle, SubscriptionDescription};
 use crate::broker::Broker;
@@ -95,6 +95,7 @@ pub(crate) struct Subscriptions {
     absences: Mutex<BTreeMap<Key, Absences>>,
     /// Of subscriptions that were used since the broker started.
     counters: Mutex<BTreeMap<Key, Arc<Counters>>>,
+    crowd: Arc<Crowd>,
 }
 
 /// How much is left of the time for which the keys of registered consumers are kept. One that is not here has all of it.
@@ -151,6 +152,11 @@ impl Subscriptions {
             attached.entry(key.topic).or_default().insert(key.subscription.clone(), count);
         }
         attached
+    }
+
+    /// Bytes that may be held for one consumer.
+    pub(super) fn share(&self) -> usize {
+        self.crowd.share()
     }
 
     /// What the last task of a subscription has left.
@@ -236,7 +242,7 @@ impl Subscriptions {
     ) -> Result<Consumer> {
         let key = Key { topic: topic.id(), subscription: subscription.clone() };
         let live = self.start(broker, topic, &key)?;
-        let outbox = Arc::new(Outbox::new(id, Arc::clone(&live.touched)));
+        let outbox = Arc::new(Outbox::new(id, Arc::clone(&live.touched), Arc::clone(&self.crowd)));
         // Made first: if nobody waits for the answer, it goes, and the task notices.
         let consumer = Consumer::new(id, Arc::clone(&outbox), live.commands.clone());
         let (done, answer) = oneshot::channel();

@@ -1,6 +1,7 @@
 //! What lies between a subscription's task and one consumer.
 
 use std::collections::{BTreeSet, VecDeque};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use danube_model::ConsumerId;
@@ -9,14 +10,22 @@ use tokio::sync::Notify;
 use super::consumer::Delivered;
 use crate::error::{Error, Result};
 
-/// Bytes that may lie there before nothing more is handed out to the consumer.
+/// Bytes that may lie there before nothing more is handed out to the consumer: at most, and however many consumers there are.
 const BYTES_MAX: usize = 1 << 20;
+const BYTES_MIN: usize = 16 << 10;
+/// Bytes that may lie in all outboxes of a node, about: the more consumers, the less for each.
+const ALL_BYTES_MAX: usize = 128 << 20;
 /// Bytes that are taken at once, about.
 const TAKEN_BYTES: usize = 256 << 10;
+
+/// The consumers that are attached on a node, among whom memory is divided.
+#[derive(Default)]
+pub(super) struct Crowd(AtomicUsize);
 
 /// Filled by the task, emptied by the consumer.
 pub(super) struct Outbox {
     id: ConsumerId,
+    crowd: Arc<Crowd>,
     state: Mutex<State>,
     filled: Notify,
     touched: Arc<Touched>,
@@ -69,9 +78,24 @@ impl Touched {
     }
 }
 
+impl Crowd {
+    /// Bytes for each.
+    pub(super) fn share(&self) -> usize {
+        let consumers = self.0.load(Ordering::Relaxed).max(1);
+        (ALL_BYTES_MAX / consumers).clamp(BYTES_MIN, BYTES_MAX)
+    }
+}
+
+impl Drop for Outbox {
+    fn drop(&mut self) {
+        self.crowd.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 impl Outbox {
-    pub(super) fn new(id: ConsumerId, touched: Arc<Touched>) -> Outbox {
-        Outbox { id, state: Mutex::default(), filled: Notify::new(), touched }
+    pub(super) fn new(id: ConsumerId, touched: Arc<Touched>, crowd: Arc<Crowd>) -> Outbox {
+        crowd.0.fetch_add(1, Ordering::Relaxed);
+        Outbox { id, crowd, state: Mutex::default(), filled: Notify::new(), touched }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -82,7 +106,7 @@ impl Outbox {
     pub(super) fn put(&self, delivered: Delivered) -> bool {
         let mut state = self.lock();
         state.bytes += delivered.bytes();
-        state.is_full = state.bytes >= BYTES_MAX;
+        state.is_full = state.bytes >= self.crowd.share();
         let has_room = !state.is_full;
         state.deliveries.push_back(delivered);
         drop(state);
@@ -109,7 +133,7 @@ impl Outbox {
     /// What the consumer did since the last call.
     pub(super) fn look(&self) -> Seen {
         let mut state = self.lock();
-        state.is_full &= state.bytes >= BYTES_MAX / 2;
+        state.is_full &= state.bytes >= self.crowd.share() / 2;
         Seen {
             granted: std::mem::take(&mut state.granted),
             has_room: !state.is_full,
@@ -141,7 +165,7 @@ impl Outbox {
         if taken.is_empty() {
             return state.ended.clone().map(Err);
         }
-        let has_room_again = state.is_full && state.bytes < BYTES_MAX / 2;
+        let has_room_again = state.is_full && state.bytes < self.crowd.share() / 2;
         drop(state);
         if has_room_again {
             self.touched.touch(self.id);
@@ -160,5 +184,23 @@ impl Outbox {
     pub(super) fn leave(&self) {
         self.lock().has_gone = true;
         self.touched.touch(self.id);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn consumers_share_what_may_lie_in_their_outboxes() {
+        let crowd = Arc::new(Crowd::default());
+        let id = ConsumerId::new(1).unwrap();
+        let attach = |_| Outbox::new(id, Arc::default(), Arc::clone(&crowd));
+        let some: Vec<_> = (0..100).map(attach).collect();
+        assert_eq!(crowd.share(), BYTES_MAX);
+        let many: Vec<_> = (0..4_000).map(attach).collect();
+        assert!(crowd.share() * (some.len() + many.len()) <= ALL_BYTES_MAX);
+        drop((some, many));
+        assert_eq!(crowd.share(), BYTES_MAX);
     }
 }

@@ -14,8 +14,9 @@ use crate::error::{Error, Result};
 use crate::fan_out::Buffer;
 use crate::topic::Topic;
 
-/// Bytes of batches that are kept until all their records were handed out; more are read again when their time comes.
-const KEPT_BYTES: usize = 2 << 20;
+/// Bytes of batches that are kept until all their records were handed out, as a multiple of what may lie in the outbox of one
+/// consumer; more are read again when their time comes.
+const KEPT_SHARES: usize = 2;
 
 /// A read under way. It goes on where it was when somebody waits for it again.
 type Reading = Pin<Box<dyn Future<Output = (Option<Box<Reader>>, Result<Found>)> + Send>>;
@@ -132,7 +133,8 @@ impl Source {
     pub(super) fn keep(&mut self, kept: Kept) {
         self.kept_bytes += kept.batch.bytes().len();
         self.kept.push_back(kept);
-        while self.kept_bytes > KEPT_BYTES && self.kept.len() > 1 {
+        let kept_max = KEPT_SHARES * self.topic.broker.inner.subscriptions.share();
+        while self.kept_bytes > kept_max && self.kept.len() > 1 {
             self.drop_first();
         }
     }
@@ -193,6 +195,7 @@ async fn read(
             Err(error) => return (None, Err(error)),
         },
     };
+    reader.hold(topic.broker.inner.subscriptions.share());
     loop {
         match reader.next().await {
             Err(error) => return (None, Err(error.into())),
