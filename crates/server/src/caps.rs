@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-/// Connections of one port at once.
-pub(crate) const CONNECTIONS_MAX: usize = 10_000;
-/// Connections of one port from one address at once.
+/// Connections of all ports of gRPC at once.
+const CONNECTIONS_MAX: u64 = 10_000;
+/// Those from one address.
 pub(crate) const CONNECTIONS_PER_ADDRESS_MAX: usize = 2_000;
 /// Streams and calls of one connection at once.
 pub(crate) const STREAMS_PER_CONNECTION_MAX: u32 = 4_096;
-/// For the first bytes of a connection to come.
-pub(crate) const FIRST_BYTES_TIMEOUT: Duration = Duration::from_secs(10);
+/// For the first 24 bytes of a connection to come.
+pub(crate) const PREFACE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What a client may send ahead on a stream, and on all of a connection together, in bytes.
 pub(crate) const STREAM_WINDOW_BYTES: u32 = 8 << 20;
@@ -30,9 +30,11 @@ pub(crate) const UNANSWERED_PER_STREAM_MAX: usize = 1_024;
 pub(crate) const ANSWERS_PER_MESSAGE_MAX: usize = 256;
 /// Messages that wait to be sent on one stream.
 pub(crate) const RESPONSES_WAITING_MAX: usize = 4;
-/// Bytes of batches in one response of a read: by default, and at most.
-pub(crate) const READ_RESPONSE_BYTES: usize = 256 << 10;
-pub(crate) const READ_RESPONSE_BYTES_MAX: usize = 4 << 20;
+/// Bytes of batches in one response of a read: at most, and what is never too much.
+pub(crate) const READ_RESPONSE_BYTES_MAX: usize = 256 << 10;
+const READ_RESPONSE_BYTES_MIN: usize = 16 << 10;
+/// Bytes of batches that wait to be sent on all streams together, about: the more streams, the smaller their responses.
+const READ_BYTES_WAITING_MAX: usize = 64 << 20;
 /// Items in one response of a read.
 pub(crate) const READ_RESPONSE_ITEMS_MAX: usize = 4_096;
 /// Items of one consume stream that wait to be sent before its requests wait, too.
@@ -72,3 +74,47 @@ pub(crate) const CONNECTIONS_END_TIMEOUT: Duration = Duration::from_millis(600);
 
 /// At a start: places that were healed and are told one by one.
 pub(crate) const HEALED_TOLD_MAX: usize = 100;
+
+/// Bytes of batches in one response of a read that asks for `wanted`, while so many streams are served. Each may have one
+/// response in its making and one that finds no room, besides those that wait.
+pub(crate) fn read_response_bytes(wanted: usize, streams: usize) -> usize {
+    let share = READ_BYTES_WAITING_MAX / (streams.max(1) * (RESPONSES_WAITING_MAX + 2));
+    wanted.min(share.max(READ_RESPONSE_BYTES_MIN))
+}
+
+/// Connections at once, under a limit of files that the process may have open: half of it.
+pub(crate) fn connections(limit: Option<u64>) -> usize {
+    limit.map_or(CONNECTIONS_MAX, |limit| (limit / 2).clamp(1, CONNECTIONS_MAX)) as usize
+}
+
+/// Files of messages that stay open between two uses where no setting says how many, under a limit of the process. The rest
+/// is for connections, and for what is open only while it is used.
+pub(crate) fn open_files_kept(limit: Option<u64>) -> usize {
+    const KEPT_MAX: u64 = 1_024;
+    limit.map_or(KEPT_MAX, |limit| (limit / 4).clamp(1, KEPT_MAX)) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn readers_share_what_may_wait() {
+        assert_eq!(read_response_bytes(1_000, 1), 1_000);
+        assert_eq!(read_response_bytes(READ_RESPONSE_BYTES_MAX, 1), READ_RESPONSE_BYTES_MAX);
+        for streams in [42, 100, 600] {
+            let bytes = read_response_bytes(READ_RESPONSE_BYTES_MAX, streams);
+            let all = bytes * streams * (RESPONSES_WAITING_MAX + 2);
+            assert!((READ_RESPONSE_BYTES_MIN..=READ_RESPONSE_BYTES_MAX).contains(&bytes));
+            assert!(all <= READ_BYTES_WAITING_MAX, "{streams} streams hold {all} bytes");
+        }
+    }
+
+    #[test]
+    fn files_and_connections_share_what_a_process_may_open() {
+        let kept = [None, Some(1 << 20), Some(1_024), Some(1)].map(open_files_kept);
+        assert_eq!(kept, [1_024, 1_024, 256, 1]);
+        let connections = [None, Some(1 << 20), Some(1_024), Some(1)].map(connections);
+        assert_eq!(connections, [10_000, 10_000, 512, 1]);
+    }
+}

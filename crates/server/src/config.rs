@@ -122,6 +122,8 @@ pub struct Storage {
     pub journal_bytes: u64,
     /// A checkpoint is taken when so much was written since the last.
     pub checkpoint_bytes: u64,
+    /// Files of messages that stay open between two uses; None: by the process's limit.
+    pub open_files_max: Option<usize>,
     /// How often free space is looked for while the volume is full.
     pub space_check: Duration,
     /// What is kept.
@@ -247,6 +249,9 @@ impl Storage {
             quiet_sync: settings.time("storage.wal.advanced.file_sync.quiet_ms"),
             journal_bytes: size("storage.wal.advanced.journal.max_bytes"),
             checkpoint_bytes: size("storage.wal.advanced.journal.checkpoint_bytes"),
+            open_files_max: settings
+                .number_if_set("storage.wal.advanced.max_open_files")
+                .map(|files| files as usize),
             space_check: settings.time("storage.wal.advanced.space_check_interval"),
             retention: RetentionConfig {
                 time: Some(time).filter(|time| !time.is_zero()),

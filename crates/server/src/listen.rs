@@ -1,7 +1,7 @@
 //! Accepting connections.
 //!
 //! tonic configures the sockets that it binds, not those that it is handed: each accepted one gets `TCP_NODELAY` here. Floods are bounded here, too, before a byte is read: by connections in all, by connections of one
-//! address, and by the time until the first bytes come.
+//! address, and by the time until the whole preface of HTTP/2 has come; from there on a client that answers no ping is given up.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -32,8 +32,9 @@ pub(crate) struct Port {
 }
 
 /// The connections of all ports. Cheap to clone.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct Connections {
+    total_max: usize,
     open: Arc<Mutex<Open>>,
     /// Set when all are to end at once.
     is_cut: watch::Sender<bool>,
@@ -50,6 +51,12 @@ struct Open {
 }
 
 impl Connections {
+    /// Up to so many at once.
+    pub(crate) fn new(total_max: usize) -> Connections {
+        let (open, is_cut, none, refused) = Default::default();
+        Connections { total_max, open, is_cut, none, refused }
+    }
+
     /// Ends all connections, whoever is at their other ends, and completes when they have ended.
     pub(crate) async fn cut(&self) {
         self.is_cut.send_replace(true);
@@ -70,7 +77,7 @@ impl Connections {
     fn admit(&self, address: IpAddr) -> Option<Admitted> {
         let mut open = self.open();
         let of_address = open.by_address.get(&address).copied().unwrap_or(0);
-        if open.total >= caps::CONNECTIONS_MAX || of_address >= caps::CONNECTIONS_PER_ADDRESS_MAX {
+        if open.total >= self.total_max || of_address >= caps::CONNECTIONS_PER_ADDRESS_MAX {
             self.refused.add(1);
             return None;
         }
@@ -88,8 +95,10 @@ impl Connections {
 /// An accepted connection.
 pub(crate) struct Connection {
     stream: TcpStream,
-    /// Until the first bytes have come.
+    /// Until the preface has come.
     deadline: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
+    /// Bytes of it that are still to come.
+    preface_bytes: usize,
     /// Completes when the connection is to end.
     cut: Pin<Box<dyn Future<Output = ()> + Send>>,
     _admitted: Admitted,
@@ -164,11 +173,19 @@ impl Port {
             // The sender is among those who hold the connections.
             let _ = is_cut.wait_for(|is_cut| *is_cut).await;
         });
-        let deadline = Some(self.env.clock.sleep(caps::FIRST_BYTES_TIMEOUT));
-        Some(Connection { stream, deadline, cut, _admitted: admitted })
+        let deadline = Some(self.env.clock.sleep(caps::PREFACE_TIMEOUT));
+        Some(Connection {
+            stream,
+            deadline,
+            preface_bytes: PREFACE_BYTES,
+            cut,
+            _admitted: admitted,
+        })
     }
 }
 
+/// What each HTTP/2 connection begins with (RFC 9113, section 3.4).
+const PREFACE_BYTES: usize = 24;
 /// Before the next connection is accepted after a failure.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 const FAILURES_TOLD_EVERY: Duration = Duration::from_secs(1);
@@ -214,9 +231,14 @@ impl AsyncRead for Connection {
         if self.cut.as_mut().poll(context).is_ready() {
             return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
         }
+        let before = buffer.filled().len();
         let read = Pin::new(&mut self.stream).poll_read(context, buffer);
-        if read.is_ready() {
-            self.deadline = None;
+        if self.deadline.is_some() && read.is_ready() {
+            let come = buffer.filled().len() - before;
+            self.preface_bytes = self.preface_bytes.saturating_sub(come);
+            if self.preface_bytes == 0 {
+                self.deadline = None;
+            }
         } else if let Some(deadline) = &mut self.deadline {
             ready!(deadline.as_mut().poll(context));
             return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
@@ -271,26 +293,31 @@ mod tests {
 
     #[tokio::test]
     async fn accepted_sockets_don_t_hold_small_writes_back() {
-        let (_client, connection) = pair(&Connections::default()).await;
+        let (_client, connection) = pair(&Connections::new(10_000)).await;
         assert!(connection.stream.nodelay().unwrap());
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_connection_that_says_nothing_is_given_up_and_one_that_spoke_is_not() {
-        let connections = Connections::default();
+    async fn a_connection_that_does_not_finish_its_preface_is_given_up_and_one_that_did_is_not() {
+        let connections = Connections::new(10_000);
         let (_silent, mut connection) = pair(&connections).await;
         let error = connection.read_u8().await.unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
         let (mut client, mut connection) = pair(&connections).await;
-        client.write_u8(7).await.unwrap();
-        assert_eq!(connection.read_u8().await.unwrap(), 7);
-        let silence = caps::FIRST_BYTES_TIMEOUT * 10;
+        client.write_all(&preface[..PREFACE_BYTES - 1]).await.unwrap();
+        let error = connection.read_exact(&mut [0; PREFACE_BYTES]).await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        let (mut client, mut connection) = pair(&connections).await;
+        client.write_all(preface).await.unwrap();
+        connection.read_exact(&mut [0; PREFACE_BYTES]).await.unwrap();
+        let silence = caps::PREFACE_TIMEOUT * 10;
         assert!(tokio::time::timeout(silence, connection.read_u8()).await.is_err());
     }
 
     #[tokio::test]
     async fn connections_are_counted_until_they_end_and_can_be_cut() {
-        let connections = Connections::default();
+        let connections = Connections::new(10_000);
         let (_client, mut connection) = pair(&connections).await;
         assert_eq!(connections.open().total, 1);
         let reading = async move { connection.read_u8().await.unwrap_err().kind() };
@@ -302,7 +329,7 @@ mod tests {
 
     #[test]
     fn one_address_can_t_take_all_places() {
-        let connections = Connections::default();
+        let connections = Connections::new(10_000);
         let address = |last| IpAddr::from([127, 0, 0, last]);
         let admitted: Vec<_> = (0..).map_while(|_| connections.admit(address(1))).collect();
         assert_eq!(admitted.len(), caps::CONNECTIONS_PER_ADDRESS_MAX);

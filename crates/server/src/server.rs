@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use danube_broker::Broker;
 use danube_env::Env;
+use danube_env::real::open_files;
 use danube_env::spawn::Running;
 use danube_model::metric::Counter;
 use danube_model::{ErrorKind, caps as model_caps};
@@ -129,7 +130,7 @@ impl Server {
     /// # Errors
     /// [`Error::Listen`], before anything on the disk is touched; [`Error::Broker`] for what recovery refuses.
     pub async fn start(config: &Config, env: Env) -> Result<Server> {
-        let connections = Connections::default();
+        let connections = Connections::new(caps::connections(open_files()));
         let ports = Ports::bind(config, &env, &connections).await?;
         let addresses = ports
             .addresses()
@@ -381,6 +382,8 @@ fn broker_config(config: &Config, client: SocketAddr) -> danube_broker::Config {
     log.page_cache_sync = storage.page_cache_sync;
     log.quiet_sync = storage.quiet_sync;
     log.checkpoint_bytes = storage.checkpoint_bytes;
+    log.open_files_max =
+        storage.open_files_max.unwrap_or_else(|| caps::open_files_kept(open_files()));
     log.space_check = storage.space_check;
     danube_broker::Config {
         cluster_name: config.cluster_name.clone(),

@@ -57,6 +57,11 @@ impl Sessions {
         drop(self.env.spawn.task(name, Box::pin(task)));
     }
 
+    /// How many streams are served.
+    pub(crate) fn count(&self) -> usize {
+        *self.active.borrow()
+    }
+
     pub(crate) fn clock(&self) -> Arc<dyn Clock> {
         Arc::clone(&self.env.clock)
     }

@@ -136,8 +136,13 @@ impl Settings {
     }
 
     pub(super) fn number(&self, path: &str) -> u64 {
-        match self.value(path) {
-            Some(Value::Number(number)) => *number,
+        self.number_if_set(path).unwrap_or_else(|| wrong(path, "nothing"))
+    }
+
+    /// None: it has no default, and is not set.
+    pub(super) fn number_if_set(&self, path: &str) -> Option<u64> {
+        match self.value(path)? {
+            Value::Number(number) => Some(*number),
             other => wrong(path, other),
         }
     }

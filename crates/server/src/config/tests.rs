@@ -62,6 +62,7 @@ fn without_any_source_the_defaults_hold() {
     assert_eq!(storage.quiet_sync, Duration::from_millis(100));
     assert_eq!(storage.round_bytes, 8 << 20);
     assert_eq!((storage.journal_bytes, storage.checkpoint_bytes), (512 << 20, 128 << 20));
+    assert_eq!(storage.open_files_max, None);
     assert_eq!(storage.space_check, Duration::from_secs(1));
     let retention = storage.retention;
     assert_eq!(retention.time, Some(Duration::from_secs(2 * 24 * 3600)));
@@ -92,6 +93,7 @@ storage:
       queue_capacity: 1MiB
       file_sync: {interval_ms: 250, max_batch_bytes: 65536, quiet_ms: 5ms}
       journal: {max_bytes: 1MiB, checkpoint_bytes: 512KiB}
+      max_open_files: 7
       space_check_interval: 10ms
 policies: {max_message_size: 0, max_producers_per_topic: 7}
 ";
@@ -121,6 +123,7 @@ policies: {max_message_size: 0, max_producers_per_topic: 7}
         quiet_sync: Duration::from_millis(5),
         journal_bytes: 1 << 20,
         checkpoint_bytes: 512 << 10,
+        open_files_max: Some(7),
         space_check: Duration::from_millis(10),
         retention: RetentionConfig {
             time: None,

@@ -12,7 +12,7 @@ use tonic::Status;
 
 use super::{status, topics};
 use crate::caps;
-use crate::sessions::Stopping;
+use crate::sessions::Sessions;
 
 type Responses = mpsc::Sender<Result<ReadResponse, Status>>;
 
@@ -30,7 +30,7 @@ impl Plan {
     pub(crate) fn decode(request: &ReadRequest) -> danube_proto::Result<Plan> {
         let start = topics::start(convert::start("start", request.start)?);
         let response_bytes = match request.max_response_bytes {
-            0 => caps::READ_RESPONSE_BYTES,
+            0 => caps::READ_RESPONSE_BYTES_MAX,
             bytes => (bytes as usize).min(caps::READ_RESPONSE_BYTES_MAX),
         };
         Ok(Plan {
@@ -73,14 +73,17 @@ impl Reading {
     }
 
     /// Sends until there is no more to send, the client is gone, or the broker stops.
-    pub(crate) async fn run(mut self, mut stopping: Stopping, responses: Responses) {
+    pub(crate) async fn run(mut self, sessions: Sessions, responses: Responses) {
+        let mut stopping = sessions.stopping();
         let mut items = vec![item(item::Item::Started(self.started.clone()))];
         loop {
+            let bytes_max = caps::read_response_bytes(self.plan.response_bytes, sessions.count());
+            self.reader.hold(bytes_max);
             let gathered = tokio::select! {
                 biased;
                 () = stopping.wait() => Err(status::stopping()),
                 () = responses.closed() => return,
-                gathered = self.gather(&mut items) => gathered.map_err(|error| status::status(&error)),
+                gathered = self.gather(&mut items, bytes_max) => gathered.map_err(|error| status::status(&error)),
             };
             let full = match gathered {
                 Ok(full) => full,
@@ -115,13 +118,13 @@ impl Reading {
     }
 
     /// Reads until a response is full.
-    async fn gather(&mut self, items: &mut Vec<Item>) -> Result<Full, Error> {
+    async fn gather(&mut self, items: &mut Vec<Item>, bytes_max: usize) -> Result<Full, Error> {
         let mut bytes = 0;
         loop {
             if self.reader.offset() >= self.plan.end {
                 return Ok(Full::End);
             }
-            if bytes >= self.plan.response_bytes || items.len() >= caps::READ_RESPONSE_ITEMS_MAX {
+            if bytes >= bytes_max || items.len() >= caps::READ_RESPONSE_ITEMS_MAX {
                 return Ok(Full::More);
             }
             let next = match self.reader.next().await? {

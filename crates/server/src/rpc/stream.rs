@@ -65,8 +65,7 @@ impl Stream for StreamRpc {
         let reading = read::Reading::open(&self.broker, plan).await;
         let reading = reading.map_err(|error| status::status(&error))?;
         let (responses, receiver) = mpsc::channel(caps::RESPONSES_WAITING_MAX);
-        let stopping = self.sessions.stopping();
-        self.sessions.spawn("read", reading.run(stopping, responses));
+        self.sessions.spawn("read", reading.run(self.sessions.clone(), responses));
         Ok(Response::new(ReceiverStream::new(receiver)))
     }
 

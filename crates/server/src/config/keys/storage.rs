@@ -119,6 +119,12 @@ pub(super) const STORAGE: &[Key] = &[
         "A checkpoint is taken when so much was written since the last; bounds what a restart reads and writes.",
     ),
     Key::new(
+        "storage.wal.advanced.max_open_files",
+        Number(1, 1 << 20),
+        None("1024, or a quarter of the process's limit if that is less"),
+        "Files of messages that stay open between two uses. More are open only while they are read or written.",
+    ),
+    Key::new(
         "storage.wal.advanced.space_check_interval",
         PERIOD,
         Value("1s"),
