@@ -37,6 +37,18 @@ pub fn paths(directory: &Path) -> Vec<PathBuf> {
     found
 }
 
+/// The names in a directory.
+///
+/// # Panics
+///
+/// If it can't be read.
+#[must_use]
+pub fn names(directory: &Path) -> Vec<std::ffi::OsString> {
+    let entries = std::fs::read_dir(directory);
+    let entries = entries.unwrap_or_else(|error| panic!("{}: {error}", directory.display()));
+    entries.map(|entry| entry.expect("a directory that can be read").file_name()).collect()
+}
+
 /// Writes files to a directory that is not there yet.
 ///
 /// # Panics

@@ -23,6 +23,7 @@ pub mod native;
 pub mod peer;
 pub mod produce;
 pub mod scenario;
+pub mod usage;
 pub mod volume;
 pub mod wait;
 

@@ -14,4 +14,5 @@ pub mod retention;
 pub mod seek;
 pub mod slow;
 pub mod swap;
+pub mod topics;
 pub mod wakeups;

@@ -9,7 +9,7 @@ use danube_client::Durability;
 use danube_e2e::figures::{self as measure, Extent};
 use danube_e2e::scenario::{
     ack_timeout, consumers, damage, half_open, kills, lines, order, power, ready, retention, seek,
-    slow, swap, wakeups,
+    slow, swap, topics, wakeups,
 };
 use danube_e2e::volume::Kind;
 use danube_e2e::wait::Stopwatch;
@@ -22,7 +22,7 @@ struct Soak {
     run: fn() -> Vec<Measured>,
 }
 
-const SOAKS: [Soak; 20] = [
+const SOAKS: [Soak; 23] = [
     Soak { name: "lines", what: "a million lines through the command line and back", run: lines },
     Soak { name: "ready", what: "starts: empty, 2,000 topics, 5 GiB", run: ready },
     Soak {
@@ -50,6 +50,9 @@ const SOAKS: [Soak; 20] = [
         run: prune_race,
     },
     Soak { name: "swap", what: "20 rounds of key-shared consumers that come and go", run: swap },
+    Soak { name: "topics", what: "a kill with 10,000 topics that have data", run: many_topics },
+    Soak { name: "idle-topics", what: "20,000 topics that nobody uses", run: idle_topics },
+    Soak { name: "partitions", what: "one subscription of 1,000 partitions", run: many_partitions },
     Soak { name: "seek", what: "20 seeks under acknowledgements, and 20 with a kill", run: seek },
     Soak { name: "ack-timeout", what: "one message that is late", run: ack_timeout },
     Soak { name: "half-open", what: "a path frozen for three minutes", run: half_open },
@@ -159,6 +162,18 @@ fn prune_race() -> Vec<Measured> {
 
 fn swap() -> Vec<Measured> {
     vec![swap::run(20)]
+}
+
+fn many_topics() -> Vec<Measured> {
+    vec![topics::with_data(10_000)]
+}
+
+fn idle_topics() -> Vec<Measured> {
+    vec![topics::idle(20_000)]
+}
+
+fn many_partitions() -> Vec<Measured> {
+    vec![topics::partitions(1_000)]
 }
 
 fn seek() -> Vec<Measured> {

@@ -12,7 +12,7 @@ use tonic::transport::Endpoint;
 
 use crate::broker::{Broker, Options};
 use crate::consume::{self, Did, Journal, Worker};
-use crate::files;
+use crate::usage::resident_kib;
 use crate::wait::{Stopwatch, pause, try_within};
 use crate::{Cli, Measured, Native};
 
@@ -82,11 +82,7 @@ async fn slowly(mut consumer: Consumer, journal: Journal) {
 }
 
 fn resident_mib(broker: &Broker) -> u64 {
-    let status = files::read(format!("/proc/{}/status", broker.process_id()).as_ref());
-    let status = String::from_utf8_lossy(&status);
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("it runs");
-    let kib = line.trim().strip_suffix(" kB").expect("in kB").parse::<u64>();
-    kib.expect("a number") >> 10
+    resident_kib(broker) >> 10
 }
 
 /// What a producer sees.
