@@ -20,7 +20,7 @@ use crate::{Generator, Measured, Native, files};
 
 /// The topics that are filled.
 pub const TOPICS: [&str; 3] = ["/default/one", "/default/two", "/default/three"];
-/// The topic that is written to at the end. What it holds is not looked at.
+/// The topic that is created and deleted at the end.
 const BEHIND: &str = "/default/behind";
 /// Messages in each.
 const MESSAGES: u64 = 300;
@@ -95,9 +95,10 @@ pub fn filled(end: End) -> Files {
             assert!(native.send_all(&producer, messages).into_iter().eq(batch));
         }
     }
-    // A last round that nothing written later vouches for can't be told from one that was cut short. Here all have one behind.
-    let producer = native.producer(BEHIND, Durability::Disk);
-    native.send_all(&producer, [message(BEHIND, 0)]);
+    // A last round that nothing written later vouches for can't be told from one that was cut short. So a topic comes and goes.
+    let behind = BEHIND.parse().expect("a topic name");
+    drop(native.producer(BEHIND, Durability::Disk));
+    native.wait(native.client().admin().delete_topic(&behind)).expect("it is there");
     match end {
         End::Stopped => broker.stop(),
         End::Killed => broker.kill9(),
