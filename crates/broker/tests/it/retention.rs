@@ -100,7 +100,7 @@ fn what_was_never_used_since_the_start_goes_too() {
     });
 }
 
-/// D19: it is measured by the time that passed, whatever the wall clock says.
+/// Age is measured by the time that passed, whatever the wall clock says.
 #[test]
 fn a_wall_clock_that_jumps_deletes_nothing_early_and_stops_nothing() {
     for ahead_ms in [DAY_MS, 10_000 * DAY_MS, -DAY_MS, -3600 * 1000] {
@@ -166,7 +166,7 @@ fn the_oldest_of_all_topics_go_for_the_limit_of_the_broker() {
     });
 }
 
-/// L09: a subscription holds nothing back; it is told, goes on at the start, and late acknowledgements harm nobody.
+/// A subscription holds nothing back; it is told, goes on at the start, and late acknowledgements harm nobody.
 #[test]
 fn a_subscription_goes_on_at_the_start() {
     sim::run(6, |world| async move {

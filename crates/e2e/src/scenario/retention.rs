@@ -1,4 +1,4 @@
-//! What retention removes, and what it leaves (L04, L05 on the hot tier).
+//! What retention removes, and what it leaves.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
