@@ -113,7 +113,6 @@ pub struct SubscriptionMetrics {
 
 impl Row for BrokerMetrics {
     const OF: &'static str = "broker";
-    const LABELS: &'static [&'static str] = &[];
     const METRICS: &'static [Metric<Self>] = &[
         Metric::new(
             "danube_broker_topics_owned",
@@ -188,10 +187,6 @@ impl Row for BrokerMetrics {
             |broker| broker.subscriptions_left_out.into(),
         ),
     ];
-
-    fn labels(&self) -> Vec<&str> {
-        Vec::new()
-    }
 }
 
 impl Row for TopicMetrics {

@@ -28,6 +28,7 @@ use crate::consumers::{Consumer, Consumers};
 use crate::cursor::{Cursor, CursorChanges};
 use crate::filter::Filter;
 use crate::keys;
+use crate::ranges::uncovered;
 use crate::spans::Spans;
 
 /// What is set for a subscription.
@@ -202,20 +203,9 @@ impl Engine {
 
     /// What of a range is neither settled nor at a consumer, rising.
     pub fn not_in_flight(&self, range: Range<Offset>) -> Vec<Range<Offset>> {
-        let mut waiting = Vec::new();
-        for unsettled in self.cursor.unsettled(range) {
-            let mut at = unsettled.start;
-            for flight in self.flights.within(unsettled.clone()) {
-                if at < flight.start {
-                    waiting.push(at..flight.start);
-                }
-                at = flight.end;
-            }
-            if at < unsettled.end {
-                waiting.push(at..unsettled.end);
-            }
-        }
-        waiting
+        let unsettled = self.cursor.unsettled(range).into_iter();
+        let waiting = |range: Range<Offset>| uncovered(range.clone(), self.flights.within(range));
+        unsettled.flat_map(waiting).collect()
     }
 
     /// How many further records could be handed out at once; 0: nothing is to be read.

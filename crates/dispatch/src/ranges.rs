@@ -61,22 +61,30 @@ impl RangeSet {
 
     /// What of `within` is not in the set, rising.
     pub(crate) fn missing(&self, within: Range<Offset>) -> Vec<Range<Offset>> {
-        let mut missing = Vec::new();
-        let mut at = within.start;
-        for range in self.within(within.clone()) {
-            if at < range.start {
-                missing.push(at..range.start);
-            }
-            at = range.end;
-        }
-        if at < within.end {
-            missing.push(at..within.end);
-        }
-        missing
+        uncovered(within.clone(), self.within(within))
     }
 
     /// How many ranges.
     pub(crate) fn len(&self) -> usize {
         self.0.len()
     }
+}
+
+/// What of `within` none of the ranges covers, rising; they are in it, rising, and don't overlap.
+pub(crate) fn uncovered(
+    within: Range<Offset>,
+    covered: impl Iterator<Item = Range<Offset>>,
+) -> Vec<Range<Offset>> {
+    let mut uncovered = Vec::new();
+    let mut at = within.start;
+    for range in covered {
+        if at < range.start {
+            uncovered.push(at..range.start);
+        }
+        at = range.end;
+    }
+    if at < within.end {
+        uncovered.push(at..within.end);
+    }
+    uncovered
 }

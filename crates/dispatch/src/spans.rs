@@ -37,13 +37,17 @@ impl<T: Copy> Spans<T> {
         self.by_start.insert(range.start, Span { end: range.end, at, value });
     }
 
-    /// What of `range` is in here, rising.
+    /// What of a range that is not empty is in here, rising.
     pub(crate) fn within(&self, range: Range<Offset>) -> impl Iterator<Item = Range<Offset>> + '_ {
+        let touched = self.touched(range.clone());
+        touched.map(move |(&start, span)| start.max(range.start)..span.end.min(range.end))
+    }
+
+    /// Those that have something of a range that is not empty, rising.
+    fn touched(&self, range: Range<Offset>) -> impl Iterator<Item = (&Offset, &Span<T>)> {
         let before = self.by_start.range(..range.start).next_back();
-        let touched = before.into_iter().chain(self.by_start.range(range.clone()));
-        let parts =
-            touched.map(move |(&start, span)| start.max(range.start)..span.end.min(range.end));
-        parts.filter(|part| part.start < part.end)
+        let before = before.filter(|(_, span)| span.end > range.start);
+        before.into_iter().chain(self.by_start.range(range))
     }
 
     /// Takes out whatever of `range` is in here and `wanted` picks, rising; ranges that it cuts keep the rest.
@@ -55,10 +59,7 @@ impl<T: Copy> Spans<T> {
         if range.is_empty() {
             return Vec::new();
         }
-        let before = self.by_start.range(..range.start).next_back();
-        let before = before.filter(|(_, span)| span.end > range.start);
-        let touched = before.into_iter().chain(self.by_start.range(range.clone()));
-        let picked = touched.filter(|(_, span)| wanted(&span.value));
+        let picked = self.touched(range.clone()).filter(|(_, span)| wanted(&span.value));
         let starts: Vec<_> = picked.map(|(&start, _)| start).collect();
         let take = |start: Offset| {
             let span = self.remove(start);

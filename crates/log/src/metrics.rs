@@ -149,7 +149,6 @@ pub struct Metrics {
 
 impl Row for Metrics {
     const OF: &'static str = "messages on disk";
-    const LABELS: &'static [&'static str] = &[];
     const METRICS: &'static [Metric<Self>] = &[
         Metric::new(
             "danube_log_rounds_total",
@@ -251,8 +250,4 @@ impl Row for Metrics {
             log.space.map(|space| space.total).into()
         }),
     ];
-
-    fn labels(&self) -> Vec<&str> {
-        Vec::new()
-    }
 }

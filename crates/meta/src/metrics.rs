@@ -76,7 +76,6 @@ pub struct Metrics {
 
 impl Row for Metrics {
     const OF: &'static str = "metadata";
-    const LABELS: &'static [&'static str] = &[];
     const METRICS: &'static [Metric<Self>] = &[
         Metric::new(
             "danube_metadata_commit_seconds",
@@ -97,8 +96,4 @@ impl Row for Metrics {
             |meta| meta.waiting.into(),
         ),
     ];
-
-    fn labels(&self) -> Vec<&str> {
-        Vec::new()
-    }
 }

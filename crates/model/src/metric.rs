@@ -157,13 +157,15 @@ impl<R: ?Sized> Metric<R> {
 pub trait Row: 'static {
     /// What there may be one of each, in a word or two for the reference.
     const OF: &'static str;
-    /// Labels that say which.
-    const LABELS: &'static [&'static str];
+    /// Labels that say which; none where there is only one.
+    const LABELS: &'static [&'static str] = &[];
     /// What is told.
     const METRICS: &'static [Metric<Self>];
 
     /// Values of the labels, in their order.
-    fn labels(&self) -> Vec<&str>;
+    fn labels(&self) -> Vec<&str> {
+        Vec::new()
+    }
 }
 
 #[cfg(test)]

@@ -21,7 +21,6 @@ pub(crate) struct ProcessMetrics(pub(crate) Usage);
 
 impl Row for ProcessMetrics {
     const OF: &'static str = "process";
-    const LABELS: &'static [&'static str] = &[];
     const METRICS: &'static [Metric<Self>] = &[
         Metric::new(
             "process_resident_memory_bytes",
@@ -42,10 +41,6 @@ impl Row for ProcessMetrics {
             process.0.open_files_max.into()
         }),
     ];
-
-    fn labels(&self) -> Vec<&str> {
-        Vec::new()
-    }
 }
 
 /// Connections and calls in numbers.
@@ -59,7 +54,6 @@ pub(crate) struct ServerMetrics {
 
 impl Row for ServerMetrics {
     const OF: &'static str = "server";
-    const LABELS: &'static [&'static str] = &[];
     const METRICS: &'static [Metric<Self>] = &[
         Metric::new(
             "danube_broker_connections",
@@ -86,10 +80,6 @@ impl Row for ServerMetrics {
             |server| server.calls.into(),
         ),
     ];
-
-    fn labels(&self) -> Vec<&str> {
-        Vec::new()
-    }
 }
 
 /// What is exposed. The broker is missing before it is open.

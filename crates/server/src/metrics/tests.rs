@@ -44,15 +44,10 @@ struct Timed(Kind);
 
 impl Row for Timed {
     const OF: &'static str = "test";
-    const LABELS: &'static [&'static str] = &[];
     const METRICS: &'static [Metric<Self>] = &[
         Metric::new("s", Kind::Seconds, "Times.", |row| value(row, Kind::Seconds)),
         Metric::new("ms", Kind::Milliseconds, "Times.", |row| value(row, Kind::Milliseconds)),
     ];
-
-    fn labels(&self) -> Vec<&str> {
-        Vec::new()
-    }
 }
 
 fn value(row: &Timed, kind: Kind) -> Value {
