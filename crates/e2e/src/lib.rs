@@ -21,6 +21,7 @@ pub mod load;
 pub mod measured;
 pub mod native;
 pub mod peer;
+pub mod plot;
 pub mod produce;
 pub mod scenario;
 pub mod usage;

@@ -13,6 +13,7 @@ pub mod ready;
 pub mod retention;
 pub mod seek;
 pub mod slow;
+pub mod steady;
 pub mod swap;
 pub mod topics;
 pub mod wakeups;

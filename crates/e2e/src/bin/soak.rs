@@ -9,7 +9,7 @@ use danube_client::Durability;
 use danube_e2e::figures::{self as measure, Extent};
 use danube_e2e::scenario::{
     ack_timeout, consumers, damage, half_open, kills, lines, order, power, ready, retention, seek,
-    slow, swap, topics, wakeups,
+    slow, steady, swap, topics, wakeups,
 };
 use danube_e2e::volume::Kind;
 use danube_e2e::wait::Stopwatch;
@@ -22,7 +22,7 @@ struct Soak {
     run: fn() -> Vec<Measured>,
 }
 
-const SOAKS: [Soak; 23] = [
+const SOAKS: [Soak; 24] = [
     Soak { name: "lines", what: "a million lines through the command line and back", run: lines },
     Soak { name: "ready", what: "starts: empty, 2,000 topics, 5 GiB", run: ready },
     Soak {
@@ -49,6 +49,7 @@ const SOAKS: [Soak; 23] = [
         what: "ten minutes of readers at a start that moves",
         run: prune_race,
     },
+    Soak { name: "steady", what: "20,000 messages a second for an hour", run: steady },
     Soak { name: "swap", what: "20 rounds of key-shared consumers that come and go", run: swap },
     Soak { name: "topics", what: "a kill with 10,000 topics that have data", run: many_topics },
     Soak { name: "idle-topics", what: "20,000 topics that nobody uses", run: idle_topics },
@@ -158,6 +159,12 @@ fn keep() -> Vec<Measured> {
 
 fn prune_race() -> Vec<Measured> {
     vec![retention::prune_race(Duration::from_secs(600))]
+}
+
+fn steady() -> Vec<Measured> {
+    let window = Duration::from_secs(60);
+    let extent = steady::Extent { windows: 60, window, rate: 20_000, kept_mib: 64 };
+    vec![steady::run(extent, Some("steady.svg".as_ref()))]
 }
 
 fn swap() -> Vec<Measured> {

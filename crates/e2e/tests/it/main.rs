@@ -15,6 +15,7 @@ mod ports;
 mod retention;
 mod speed;
 mod start;
+mod steady;
 mod topics;
 
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
