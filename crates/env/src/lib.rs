@@ -8,6 +8,7 @@
 
 pub mod clock;
 pub mod disk;
+pub mod objects;
 pub mod process;
 pub mod random;
 pub mod real;
@@ -20,6 +21,7 @@ use std::sync::Arc;
 
 pub use clock::Clock;
 pub use disk::{Disk, File};
+pub use objects::Objects;
 pub use process::Process;
 pub use random::Random;
 pub use reserve::Reserve;

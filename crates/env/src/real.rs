@@ -6,6 +6,7 @@ mod clock;
 mod disk;
 mod file;
 mod limits;
+pub mod objects;
 mod process;
 mod random;
 mod spawn;

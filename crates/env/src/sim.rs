@@ -26,6 +26,7 @@
 mod clock;
 mod disk;
 mod generator;
+mod objects;
 mod process;
 mod schedule;
 mod spawn;
@@ -35,5 +36,6 @@ mod world;
 pub use clock::{SimClock, WALL_START_MS};
 pub use disk::{Crash, Fault, Operation, SimDisk, Survival, is_crashed};
 pub use generator::Generator;
+pub use objects::{Badness, SimObjects};
 pub use trace::Trace;
 pub use world::{Machine, World, run, run_twice};

@@ -184,6 +184,11 @@ impl World {
         std::mem::take(&mut lock(&self.panics))
     }
 
+    /// Runs a task that belongs to no machine.
+    pub(super) fn beside(&self, task: crate::spawn::Task) {
+        self.schedule.add(task);
+    }
+
     /// Completes after simulated time. Cancel safe.
     pub async fn sleep(&self, duration: Duration) {
         sleep(duration).await;

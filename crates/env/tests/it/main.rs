@@ -5,5 +5,6 @@
 
 mod conformance;
 mod crash;
+mod objects;
 mod real;
 mod sim;
