@@ -21,6 +21,7 @@ use crate::metrics::Counters;
 use crate::retention::{self, RetentionConfig};
 use crate::slot::Slot;
 use crate::subscription::{self, SubscriptionConfig, Subscriptions};
+use crate::throttle::Throttle;
 use crate::topic::Topic;
 
 /// Topics that are entered as gone in one command.
@@ -47,6 +48,8 @@ pub struct Config {
     pub durability: Durability,
     /// Producers that a topic takes at once; 0 = no limit.
     pub producers_per_topic_max: u64,
+    /// Messages that a topic takes a second; 0 = no limit.
+    pub publish_rate_max: u64,
     /// The largest message of topics without a limit of their own, in bytes; 0 = no limit but that of batches.
     pub message_bytes_max: u64,
     /// What is kept.
@@ -283,11 +286,8 @@ impl Broker {
         });
         match (topic, partitions) {
             (Some(topic), _) => {
-                let slot = Arc::clone(
-                    self.slots()
-                        .entry(topic.id)
-                        .or_insert_with(|| Arc::new(Slot::new(topic.id, topic.name.clone()))),
-                );
+                let new = || Arc::new(Slot::new(topic.id, topic.name.clone(), self.throttle()));
+                let slot = Arc::clone(self.slots().entry(topic.id).or_insert_with(new));
                 Ok(Topic::new(self.clone(), slot))
             }
             (None, Some(partitions)) => Err(Error::Partitioned { topic: name.clone(), partitions }),
@@ -298,6 +298,11 @@ impl Broker {
     /// Completes with the reason once a disk has failed and nothing is acknowledged any more; the process is to end then
     /// (promise P7). Never completes otherwise. Cancel safe.
     pub async fn failed(&self) -> Error {
+    fn throttle(&self) -> Throttle {
+        let Inner { config, env, .. } = &*self.inner;
+        Throttle::new(config.publish_rate_max, env.clock.monotonic())
+    }
+
         tokio::select! {
             biased;
             error = self.inner.meta.failed() => error.into(),

@@ -103,10 +103,10 @@ impl Topic {
     /// # Errors
     ///
     /// As [`Topic::publish`], and [`Error::Model`] for a record that no batch of this topic may hold.
-    pub fn publish_message(&self, record: &Record) -> Result<()> {
+    pub async fn publish_message(&self, record: &Record) -> Result<()> {
         let mut builder = self.builder();
         builder.append(record)?;
-        self.publish(&builder.finish(None)?)
+        self.publish(&builder.finish(None)?).await
     }
 
     /// `own` is for a batch of this message, and has it already if it `is_large`.

@@ -31,6 +31,7 @@ mod repair;
 mod retention;
 mod slot;
 mod subscription;
+mod throttle;
 mod topic;
 
 pub use crate::admin::{Created, Listed, NewTopic, TopicChange};

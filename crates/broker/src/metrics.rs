@@ -93,6 +93,7 @@ pub struct TopicMetrics {
     /// Of a reliable one.
     start: Option<u64>,
     durable_end: Option<u64>,
+    throttled: Duration,
     producers: u64,
     consumers: u64,
     subscriptions: u64,
@@ -233,6 +234,12 @@ impl Row for TopicMetrics {
             |topic| topic.durable_end.into(),
         ),
         Metric::new(
+            "danube_topic_throttled_seconds_total",
+            Kind::Counter,
+            "How long batches and single messages waited because of `policies.max_publish_rate`, each counted.",
+            |topic| topic.throttled.into(),
+        ),
+        Metric::new(
             "danube_topic_active_producers",
             Kind::Gauge,
             "Producers that are attached.",
@@ -320,6 +327,12 @@ impl Row for SubscriptionMetrics {
             Kind::Counter,
             "Offsets that were passed over because they are a gap, damaged, or were removed by retention.",
             |subscription| subscription.out.missing.into(),
+        ),
+        Metric::new(
+            "danube_subscription_throttled_seconds_total",
+            Kind::Counter,
+            "How long nothing was handed out because of `policies.max_subscription_dispatch_rate`.",
+            |subscription| subscription.out.paused.into(),
         ),
     ];
 

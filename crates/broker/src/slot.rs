@@ -22,6 +22,7 @@ use crate::broker::Broker;
 use crate::error::{Error, Result};
 use crate::fan_out::FanOut;
 use crate::gather::Gather;
+use crate::throttle::Throttle;
 use crate::topic::Producers;
 
 /// A ceiling is raised when so many offsets are left below it. No burst uses them up while the metadata store the next one.
@@ -37,6 +38,8 @@ pub(crate) struct Slot {
     change: tokio::sync::Mutex<()>,
     deleted: AtomicBool,
     pub(crate) producers: Arc<Producers>,
+    /// Whoever publishes passes it.
+    pub(crate) throttle: Throttle,
     /// Messages that come one by one.
     pub(crate) gather: Gather,
     /// Of a non-reliable topic.
@@ -58,7 +61,7 @@ pub(crate) enum Accept {
 }
 
 impl Slot {
-    pub(crate) fn new(id: TopicId, name: TopicName) -> Self {
+    pub(crate) fn new(id: TopicId, name: TopicName, throttle: Throttle) -> Self {
         Self {
             id,
             name,
@@ -66,6 +69,7 @@ impl Slot {
             change: tokio::sync::Mutex::new(()),
             deleted: AtomicBool::new(false),
             producers: Arc::default(),
+            throttle,
             gather: Gather::default(),
             fan_out: FanOut::default(),
         }

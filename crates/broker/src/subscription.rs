@@ -68,6 +68,8 @@ pub struct SubscriptionConfig {
     pub consumers_per_topic_max: u64,
     /// Consumers that are there, of a subscription; 0: no limit.
     pub consumers_per_subscription_max: u64,
+    /// Records that a subscription hands out a second, redeliveries included; 0: no limit.
+    pub rate_max: u64,
 }
 
 impl Default for SubscriptionConfig {
@@ -80,6 +82,7 @@ impl Default for SubscriptionConfig {
             subscriptions_per_topic_max: 0,
             consumers_per_topic_max: 0,
             consumers_per_subscription_max: 0,
+            rate_max: 0,
         }
     }
 }

@@ -8,7 +8,7 @@ use danube_log::{Appended, Gap, Reader, Start};
 use danube_meta::state::{Delivery, TopicSettings};
 use danube_model::{Batch, BrokerId, DiskId, Durability, Epoch, Offset, TopicId, TopicName};
 
-use crate::broker::Broker;
+use crate::broker::{Broker, Inner};
 use crate::error::{Error, Result};
 use crate::slot::{Accept, OpenTopicLog, Slot};
 
@@ -112,14 +112,26 @@ impl Topic {
     }
 
     /// Hands a verified batch to the log; batches of one caller are appended in the order of these calls. Waits while too
-    /// much is queued. Cancel safe: a call that did not return has handed over nothing.
+    /// much is queued, and while the topic is beyond its rate. Cancel safe: a call that did not return has handed over nothing.
     pub async fn submit(&self, batch: Batch) -> Result<Appending> {
-        self.broker.check_running()?;
+        self.pass(&batch).await?;
         let open = self.slot.log(&self.broker, Accept::Nothing).await?;
         self.slot.watch_ceiling(&self.broker, &open);
         let begun = self.broker.inner.env.clock.monotonic();
         let appending = open.log.submit(batch).await?;
         Ok(Appending { appending, topic: self.clone(), open, begun })
+    }
+
+    /// Returns when the topic may take the messages of a batch. Cancel safe.
+    async fn pass(&self, batch: &Batch) -> Result<()> {
+        self.broker.check_running()?;
+        let Inner { env, stopping, .. } = &*self.broker.inner;
+        let mut stopping = stopping.subscribe();
+        tokio::select! {
+            biased;
+            () = self.slot.throttle.pass(batch.record_count().into(), &*env.clock) => Ok(()),
+            _ = stopping.wait_for(|stopping| *stopping) => Err(Error::Stopping),
+        }
     }
 
     /// Whether it has a log; of a topic that was deleted this says that it had one.
@@ -133,13 +145,14 @@ impl Topic {
         self.broker.inner.meta.read(|state| state.topic_by_id(&self.slot.id).map(is_reliable))
     }
 
-    /// Hands a verified batch of a non-reliable topic to whoever listens; it is kept nowhere.
+    /// Hands a verified batch of a non-reliable topic to whoever listens; it is kept nowhere. Waits while the topic is beyond
+    /// its rate. Cancel safe.
     ///
     /// # Errors
     ///
     /// [`Error::Reliable`] for a topic with a log, [`Error::TopicNotFound`] for one that was deleted.
-    pub fn publish(&self, batch: &Batch) -> Result<()> {
-        self.broker.check_running()?;
+    pub async fn publish(&self, batch: &Batch) -> Result<()> {
+        self.pass(batch).await?;
         let topic = || self.slot.name.clone();
         match self.reliability() {
             None => return Err(Error::TopicNotFound { topic: topic() }),

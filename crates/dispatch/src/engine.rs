@@ -7,9 +7,10 @@
 //!                                                   └──▶ poison ──▶ poll: DeadLetter, Dropped, Blocked
 //! ```
 //!
-//! Records are handled as ranges of offsets; only key-shared looks at each. Children: `failure` (what becomes of records
-//! that fail), `queue` (what is to be handed out, by range or by key).
+//! Records are handled as ranges of offsets; only key-shared looks at each. Children: `queue` (what is to be handed out,
+//! by range or by key), `failure` (what becomes of records that fail), `absences` (consumers that may come back).
 
+mod absences;
 mod failure;
 mod queue;
 
@@ -28,6 +29,7 @@ use crate::consumers::{Consumer, Consumers};
 use crate::cursor::{Cursor, CursorChanges};
 use crate::filter::Filter;
 use crate::keys;
+use crate::pace::Pace;
 use crate::ranges::uncovered;
 use crate::spans::Spans;
 
@@ -44,6 +46,8 @@ pub struct Settings {
     pub policy: FailurePolicy,
     /// Key-shared: how long keys are kept for a consumer that is not there, while others are.
     pub absence: Duration,
+    /// How many records are handed out a second, redeliveries included; `None`: as many as are wanted.
+    pub pace: Option<Pace>,
 }
 
 /// What a delivery promises.
@@ -151,6 +155,8 @@ pub struct Engine {
     consumers: Consumers,
     /// When the last consumer left, or the first one was expected; none is there now.
     alone_since: Option<Duration>,
+    /// What the pace lets go, as of the last call of [`Engine::poll`].
+    available: u64,
     actions: VecDeque<Action>,
 }
 
@@ -166,6 +172,7 @@ impl Engine {
             poison: Poison::default(),
             consumers: Consumers::default(),
             alone_since: None,
+            available: u64::MAX,
             actions: VecDeque::new(),
             settings,
         }
@@ -213,7 +220,13 @@ impl Engine {
         if self.is_blocked() {
             return 0;
         }
-        self.queue.wants(&self.consumers, self.room().fresh, self.settings.max_unacked_messages)
+        let room = self.room().fresh.min(self.available);
+        self.queue.wants(&self.consumers, room, self.settings.max_unacked_messages)
+    }
+
+    /// Whether nothing is handed out for now, whatever there is, so that the pace is kept.
+    pub fn is_paced(&self) -> bool {
+        self.available == 0
     }
 
     /// The first offset that was offered and not delivered yet; `None` if there is none.
@@ -226,14 +239,16 @@ impl Engine {
         let timeout = self.flights.first_time_after(Duration::ZERO);
         let timeout = timeout.filter(|at| *at < Duration::MAX);
         let absence = self.consumers.absent.first_time().filter(|_| !self.consumers.is_empty());
-        [timeout, self.queue.first_time(), absence].into_iter().flatten().min()
+        let pace = self.settings.pace.filter(|_| self.is_paced()).map(|pace| pace.available_at());
+        [timeout, self.queue.first_time(), absence, pace].into_iter().flatten().min()
     }
 
     /// Records that may be handed out beyond those that are not settled.
     fn room(&self) -> Room {
         let open = self.flights.offsets() + self.poison.offsets();
         let again = self.settings.max_unacked_messages.saturating_sub(open);
-        Room { fresh: again.saturating_sub(self.queue.waiting()), again }
+        let fresh = again.saturating_sub(self.queue.waiting());
+        Room { fresh, again, together: self.available }
     }
 
     fn is_blocked(&self) -> bool {
@@ -373,43 +388,6 @@ impl Engine {
         self.assign();
     }
 
-    /// A consumer that is not there may come: its keys are kept for it as if it had just gone. What was known of one of its
-    /// name that has gone is replaced; one that is there stays what it is.
-    pub fn expect(&mut self, name: &str, filters: Vec<Filter>, now: Duration) {
-        self.expect_for(self.settings.absence, name, filters, now);
-    }
-
-    /// As [`Engine::expect`], where only `left` is left of its time. To be called in the order of these, and before consumers
-    /// come.
-    pub fn expect_for(&mut self, left: Duration, name: &str, filters: Vec<Filter>, now: Duration) {
-        if self.consumers.is_empty() {
-            self.alone_since.get_or_insert(now);
-        }
-        if self.consumers.iter().all(|(_, consumer)| *consumer.name != *name) {
-            self.keep_keys(left, name.into(), filters, now);
-            self.assign();
-        }
-    }
-
-    /// How long keys are kept for a consumer that is not there.
-    pub fn absence(&self) -> Duration {
-        self.settings.absence
-    }
-
-    /// Names of those that are absent, and how much of its time each has left. To be asked while no consumer is there.
-    pub fn absences(&self) -> impl Iterator<Item = (&str, Duration)> {
-        let since = self.alone_since.unwrap_or_default();
-        let left = move |until: Duration| until.saturating_sub(since).min(self.settings.absence);
-        self.consumers.absent.iter().map(move |(name, until)| (name, left(until)))
-    }
-
-    fn keep_keys(&mut self, left: Duration, name: Box<str>, filters: Vec<Filter>, now: Duration) {
-        let is_kept = self.queue.is_by_key() && self.settings.promise == Promise::AtLeastOnce;
-        if is_kept && !left.is_zero() {
-            self.consumers.absent.add(name, filters, now.saturating_add(left));
-        }
-    }
-
     /// Keys get the consumers that are there; those that nobody wants are settled.
     fn assign(&mut self) {
         for offset in self.queue.assign(&self.consumers) {
@@ -461,9 +439,14 @@ impl Engine {
         if self.is_blocked() {
             return None;
         }
+        let pace = self.settings.pace.as_mut();
+        self.available = pace.map_or(u64::MAX, |pace| pace.available(now));
         let room = self.room();
         let (consumer, range, mut tries) = self.queue.next(&mut self.consumers, room)?;
         let count = range.start.distance(range.end);
+        if let Some(pace) = &mut self.settings.pace {
+            pace.take(count);
+        }
         tries.deliveries += 1;
         tries.consumer = Some(consumer);
         let to = self.consumers.get_mut(consumer).expect("the queue chose one that is there");

@@ -13,7 +13,7 @@
 //! * Deterministic: the same events give the same actions; nothing here iterates in the order of a hash.
 //!
 //! Reading order: `docs/delivery.md`, which states the rules; [`engine`]; [`cursor`] for what is settled; then `spans`
-//! (offsets in flight or waiting), `keys` (who has which key), `consumers`, `absent` and `filter`.
+//! (offsets in flight or waiting), `keys` (who has which key), `consumers`, `absent` and `filter`; `pace` stands alone.
 
 #![deny(clippy::wildcard_enum_match_arm)]
 
@@ -23,9 +23,11 @@ pub mod cursor;
 pub mod engine;
 mod filter;
 mod keys;
+pub mod pace;
 mod ranges;
 mod spans;
 
 pub use cursor::{Cursor, CursorChanges};
 pub use engine::{Action, Delivery, Engine, Joining, Promise, Settings};
 pub use filter::Filter;
+pub use pace::Pace;

@@ -23,6 +23,22 @@ impl Counter {
     }
 }
 
+/// Time that adds up.
+#[derive(Debug, Default)]
+pub struct TimeCounter(Counter);
+
+impl TimeCounter {
+    /// Adds to it, in microseconds.
+    pub fn add(&self, time: Duration) {
+        self.0.add(u64::try_from(time.as_micros()).unwrap_or(u64::MAX));
+    }
+
+    /// What it stands at.
+    pub fn get(&self) -> Duration {
+        Duration::from_micros(self.0.get())
+    }
+}
+
 /// Upper bounds of the buckets of [`Times`], in microseconds; one more bucket takes what is longer.
 pub const TIME_BOUNDS_US: [u64; 14] = [
     100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 1_000_000,

@@ -61,6 +61,8 @@ pub struct Config {
     pub storage: Storage,
     /// Producers of a topic at most; 0 = no limit.
     pub producers_per_topic_max: u64,
+    /// Messages per second into a topic at most; 0 = no limit.
+    pub publish_rate_max: u64,
     /// Payload of a message at most, in bytes.
     pub message_bytes_max: u64,
     /// Subscriptions.
@@ -181,6 +183,7 @@ impl Config {
             auto_create_topics: settings.flag("auto_create_topics"),
             storage: Storage::of(settings, default_dir(WAL)),
             producers_per_topic_max: settings.number("policies.max_producers_per_topic"),
+            publish_rate_max: settings.number("policies.max_publish_rate"),
             message_bytes_max,
             subscriptions: subscriptions::of(settings, problems),
             metrics: MetricsLimits {

@@ -394,6 +394,7 @@ fn broker_config(config: &Config, client: SocketAddr) -> danube_broker::Config {
         auto_create_topics: config.auto_create_topics,
         durability: storage.durability,
         producers_per_topic_max: config.producers_per_topic_max,
+        publish_rate_max: config.publish_rate_max,
         message_bytes_max: config.message_bytes_max,
         retention: storage.retention,
         subscriptions: config.subscriptions.clone(),

@@ -218,6 +218,7 @@ fn topic_row(topic: &Topic, progress: Option<Progress>, slot: Option<&Arc<Slot>>
         subscriptions: 0,
     }
 }
+        throttled: slot.map_or(Duration::ZERO, |slot| slot.throttle.waited.get()),
 
 /// Offsets that are not settled, up to `end`.
 fn lag(subscription: &Subscription, end: Offset) -> u64 {

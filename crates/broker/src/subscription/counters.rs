@@ -2,9 +2,10 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard};
+use std::time::Duration;
 
 use danube_model::Offset;
-use danube_model::metric::Counter;
+use danube_model::metric::{Counter, TimeCounter};
 
 use super::Delivered;
 
@@ -17,6 +18,7 @@ pub(crate) struct Counters {
     pub(super) dropped: Counter,
     pub(super) dead_letters: Counter,
     pub(super) missing: Counter,
+    pub(super) paused: TimeCounter,
     in_flight: AtomicU64,
     held_up: Mutex<HeldUp>,
 }
@@ -30,6 +32,7 @@ pub(crate) struct Counted {
     pub(crate) dropped: u64,
     pub(crate) dead_letters: u64,
     pub(crate) missing: u64,
+    pub(crate) paused: Duration,
 }
 
 /// Why a subscription does not go on.
@@ -86,6 +89,7 @@ impl Counters {
             dropped: self.dropped.get(),
             dead_letters: self.dead_letters.get(),
             missing: self.missing.get(),
+            paused: self.paused.get(),
         }
     }
 

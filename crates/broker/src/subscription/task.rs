@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use danube_dispatch::{Cursor, Engine, Promise, Settings};
+use danube_dispatch::{Cursor, Engine, Pace, Promise, Settings};
 use danube_meta::command::{SaveCursor, SeekSubscription};
 use danube_model::{
     ConsumerId, ConsumerName, Epoch, ErrorKind, FailurePolicy, Offset, SubscriptionType,
@@ -58,6 +58,8 @@ pub(super) struct Task {
     touched: Arc<Touched>,
     is_changed: Arc<AtomicBool>,
     counters: Arc<Counters>,
+    /// Since when it hands out nothing for the sake of its rate, as it was counted last.
+    paced_since: Option<Duration>,
     /// A save is under way.
     is_saving: bool,
     /// Since when nobody is there.
@@ -96,7 +98,8 @@ impl Task {
             let (topic, subscription) = (topic.name().clone(), key.subscription);
             return Err(Error::SubscriptionNotFound { topic, subscription });
         };
-        let default = inner.config.subscriptions.max_unacked_messages;
+        let config = &inner.config.subscriptions;
+        let now = inner.env.clock.monotonic();
         let chunks = known.settled.iter().map(|(index, chunk)| (*index, chunk));
         let (promise, source, cursor) = if is_reliable {
             let cursor = Cursor::restore(known.floor, chunks);
@@ -108,12 +111,12 @@ impl Task {
         let settings = Settings {
             kind: known.kind,
             promise,
-            max_unacked_messages: known.max_unacked_messages.unwrap_or(default),
+            max_unacked_messages: known.max_unacked_messages.unwrap_or(config.max_unacked_messages),
             policy: known.policy.clone(),
-            absence: inner.config.subscriptions.consumer_absence,
+            absence: config.consumer_absence,
+            pace: Pace::new(config.rate_max, now),
         };
         let mut engine = Engine::new(settings, cursor);
-        let now = inner.env.clock.monotonic();
         comings::expect_all(&mut engine, &known, inner.subscriptions.take_absences(&key), now);
         Ok(Task {
             kind: known.kind,
@@ -133,6 +136,7 @@ impl Task {
             touched,
             is_changed,
             counters,
+            paced_since: None,
             is_saving: false,
             idle_since: now,
             topic: topic.clone(),
@@ -151,6 +155,7 @@ impl Task {
             self.is_changed.store(self.has_changes(), Ordering::Relaxed);
             self.counters.set_in_flight(self.engine.in_flight());
             self.tell_blocked();
+            self.count_pauses();
             if let Next::End = self.wait().await {
                 return;
             }
@@ -387,6 +392,15 @@ impl Task {
         if std::mem::replace(&mut self.blocked, blocked) != blocked {
             self.counters.set_blocked(blocked);
         }
+    }
+
+    /// How long the rate keeps it from handing out more.
+    fn count_pauses(&mut self) {
+        let now = self.now();
+        if let Some(since) = self.paced_since.take() {
+            self.counters.paused.add(now.saturating_sub(since));
+        }
+        self.paced_since = self.engine.is_paced().then_some(now);
     }
 
     /// The epoch of this broker's last opening; another's is not taken, so that nothing is saved under it.

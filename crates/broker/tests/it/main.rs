@@ -1,6 +1,7 @@
 //! A broker on a simulated machine, through its public handle.
 
 mod crash;
+mod limits;
 mod messages;
 mod openings;
 mod retention;
@@ -35,6 +36,7 @@ fn config() -> Config {
         auto_create_topics: true,
         durability: Durability::Disk,
         producers_per_topic_max: 0,
+        publish_rate_max: 0,
         message_bytes_max: 0,
         retention: RetentionConfig::default(),
         subscriptions: SubscriptionConfig::default(),

@@ -21,7 +21,7 @@ fn sub(text: &str) -> SubscriptionName {
     text.parse().expect("a good name")
 }
 
-fn subscribe(consumer: &str, kind: SubscriptionType) -> Subscribe {
+pub(crate) fn subscribe(consumer: &str, kind: SubscriptionType) -> Subscribe {
     Subscribe {
         subscription: sub(S),
         consumer: consumer.parse().expect("a good name"),

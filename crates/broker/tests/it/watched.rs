@@ -118,11 +118,11 @@ fn what_a_non_reliable_topic_drops_is_counted() {
         broker.create_topic(NewTopic { delivery, ..new_topic("/default/t") }).await.unwrap();
         let topic = broker.topic(&name("/default/t")).unwrap();
         let mut consumer = waiting(&topic).await;
-        topic.publish(&batch("one")).unwrap();
+        topic.publish(&batch("one")).await.unwrap();
         consumer.offsets(1).await;
         drop(consumer);
         world.sleep(Duration::from_secs(1)).await;
-        topic.publish(&batch("two")).unwrap();
+        topic.publish(&batch("two")).await.unwrap();
         let of_topic = async |name| topic_value(&broker, "/default/t", name).await;
         assert_eq!(of_topic("danube_topic_messages_in_total").await, Value::Whole(2));
         assert_eq!(of_topic("danube_topic_dropped_messages_total").await, Value::Whole(1));

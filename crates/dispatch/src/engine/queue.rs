@@ -32,6 +32,15 @@ pub(super) struct Room {
     pub(super) fresh: u64,
     /// Of those that were. Only consumers that come back to what they held may find none.
     pub(super) again: u64,
+    /// Of both together.
+    pub(super) together: u64,
+}
+
+impl Room {
+    fn of(self, tries: Tries) -> u64 {
+        let room = if tries.deliveries == 0 { self.fresh } else { self.again };
+        room.min(self.together)
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -150,19 +159,15 @@ impl Queue {
         room: Room,
     ) -> Option<(ConsumerId, Range<Offset>, Tries)> {
         match self {
-            Queue::Ranges(ranges) => ranges.next(consumers, room.fresh),
+            Queue::Ranges(ranges) => ranges.next(consumers, room),
             Queue::Keys(keys) => {
-                let room_for = |tries: Tries| match tries.deliveries {
-                    0 => room.fresh,
-                    _ => room.again,
-                };
                 let can_go = |consumer| {
-                    keys.peek_next(consumer).is_some_and(|(_, tries)| room_for(tries) > 0)
+                    keys.peek_next(consumer).is_some_and(|(_, tries)| room.of(tries) > 0)
                 };
                 let consumer = consumers.next(can_go)?;
                 let most = consumers.get(consumer)?.capacity();
                 let (first, tries) = keys.take_next(consumer)?;
-                let most = most.min(room_for(tries));
+                let most = most.min(room.of(tries));
                 let mut end = first + 1;
                 while first.distance(end) < most && keys.peek_next(consumer) == Some((end, tries)) {
                     keys.take_next(consumer);
@@ -260,14 +265,16 @@ impl Ranges {
     fn next(
         &mut self,
         consumers: &mut Consumers,
-        room: u64,
+        room: Room,
     ) -> Option<(ConsumerId, Range<Offset>, Tries)> {
         if let Some(length) = self.waiting.due_len() {
+            let length = Some(length.min(room.together)).filter(|length| *length > 0)?;
             let share = length.div_ceil(consumers.able().max(1));
             let (consumer, most) = self.choose(consumers, length, share)?;
             let (range, tries) = self.waiting.take_due(Duration::ZERO, most)?;
             return Some((consumer, range, tries));
         }
+        let room = room.of(Tries::default());
         let fresh = self.fresh.front().filter(|_| room > 0)?;
         let length = fresh.start.distance(fresh.end).min(room);
         if fresh.start >= self.share_end {

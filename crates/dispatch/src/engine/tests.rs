@@ -89,7 +89,8 @@ fn range(start: u64, end: u64) -> Range<Offset> {
 fn engine(kind: SubscriptionType, policy: FailurePolicy) -> Engine {
     let promise = Promise::AtLeastOnce;
     let absence = SECOND * 60;
-    let settings = Settings { kind, promise, max_unacked_messages: 1000, policy, absence };
+    let settings =
+        Settings { kind, promise, max_unacked_messages: 1000, policy, absence, pace: None };
     Engine::new(settings, Cursor::new(Offset::ZERO))
 }
 
@@ -362,4 +363,47 @@ fn consumers_that_come_back_keep_to_the_window() {
         });
     }
     assert_eq!(engine.cursor().floor(), Offset::new(6));
+}
+
+/// Records that a subscription hands out in so much time at 1,000 a second: each is refused once, and acknowledged when it
+/// comes again.
+fn paced(kind: SubscriptionType, consumers: u64, time: Duration) -> u64 {
+    use SubscriptionType::*;
+    let policy = FailurePolicy { base_redelivery_delay_ms: 1, ..FailurePolicy::default() };
+    let mut engine = engine(kind, policy);
+    engine.settings.pace = Pace::new(1_000, Duration::ZERO);
+    (1..=consumers).for_each(|consumer| join(&mut engine, consumer, u64::MAX));
+    let (mut now, mut handed_out) = (Duration::ZERO, 0);
+    while now < time {
+        for (_, start, end, count) in deliveries(&mut engine, now) {
+            handed_out += end - start;
+            match count {
+                1 => (start..end).for_each(|offset| {
+                    engine.refuse(Offset::new(offset), None, 0, "", now);
+                }),
+                _ => engine.acknowledge(range(start, end), None, now),
+            }
+        }
+        assert_eq!(engine.wants() == 0, engine.is_paced(), "nothing is read for later");
+        while engine.wants() > 0 {
+            let next = engine.next_offset().get();
+            match kind {
+                KeyShared => offer_keys(&mut engine, next, &["a", "b", "c"]),
+                Exclusive | Shared | Failover => engine.offer(range(next, next + 3)),
+            }
+        }
+        if engine.is_paced() {
+            now = engine.next_timer().expect("more is to come").max(now);
+        }
+    }
+    handed_out
+}
+
+#[test]
+fn every_kind_keeps_to_its_pace_redeliveries_included() {
+    use SubscriptionType::*;
+    for (kind, consumers) in [(Exclusive, 1), (Failover, 2), (Shared, 3), (KeyShared, 3)] {
+        let handed_out = paced(kind, consumers, SECOND * 5);
+        assert!((4_900..=5_200).contains(&handed_out), "{kind:?}: {handed_out}");
+    }
 }

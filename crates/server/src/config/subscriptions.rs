@@ -39,6 +39,7 @@ pub(super) fn of(settings: &Settings, problems: &mut Vec<Problem>) -> Subscripti
         subscriptions_per_topic_max: count("policies.max_subscriptions_per_topic"),
         consumers_per_topic_max: count("policies.max_consumers_per_topic"),
         consumers_per_subscription_max: count("policies.max_consumers_per_subscription"),
+        rate_max: count("policies.max_subscription_dispatch_rate"),
     }
 }
 

@@ -95,7 +95,7 @@ storage:
       journal: {max_bytes: 1MiB, checkpoint_bytes: 512KiB}
       max_open_files: 7
       space_check_interval: 10ms
-policies: {max_message_size: 0, max_producers_per_topic: 7}
+policies: {max_message_size: 0, max_producers_per_topic: 7, max_publish_rate: 9}
 ";
     let config = config(text);
     let Listen { client, admin, http, raft } = &config.listen;
@@ -107,7 +107,7 @@ policies: {max_message_size: 0, max_producers_per_topic: 7}
     let Advertised { broker_url, connect_url } = &config.advertised;
     let advertised = (broker_url.as_deref(), connect_url.as_deref());
     assert_eq!(advertised, (Some("http://b:1"), Some("http://c:1")));
-    assert_eq!(config.producers_per_topic_max, 7);
+    assert_eq!((config.producers_per_topic_max, config.publish_rate_max), (7, 9));
     assert_eq!(config.message_bytes_max, 31 << 20);
     let expected = Storage {
         root: "/d/wal".into(),
@@ -241,10 +241,6 @@ fn what_this_build_lacks_is_refused_by_name() {
             "http: {allow_remote_admin: true}",
             "`http.allow_remote_admin`: `true` needs the HTTP API",
         ),
-        (
-            "policies: {max_publish_rate: 5}",
-            "`policies.max_publish_rate`: `5` needs limits on rates",
-        ),
     ] {
         let sources = file(&format!("cluster_name: c\n{text}"));
         refused(&sources, &[&format!("d.yml:2: {expected}, which this build lacks")]);
@@ -267,7 +263,7 @@ dispatch:
     backoff_strategy: fixed
     poison_policy: dead_letter
     dead_letter_topic: /default/dead
-policies: {max_subscriptions_per_topic: 1, max_consumers_per_topic: 2, max_consumers_per_subscription: 3}
+policies: {max_subscriptions_per_topic: 1, max_consumers_per_topic: 2, max_consumers_per_subscription: 3, max_subscription_dispatch_rate: 4}
 ",
     );
     let expected = SubscriptionConfig {
@@ -285,6 +281,7 @@ policies: {max_subscriptions_per_topic: 1, max_consumers_per_topic: 2, max_consu
         subscriptions_per_topic_max: 1,
         consumers_per_topic_max: 2,
         consumers_per_subscription_max: 3,
+        rate_max: 4,
     };
     assert_eq!(said.subscriptions, expected);
     assert_eq!(config("").subscriptions, SubscriptionConfig::default());

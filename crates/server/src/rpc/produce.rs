@@ -5,8 +5,10 @@
 //!                                                          waits for the oldest of each
 //! ```
 //!
-//! Both halves run in one task. Receiving waits while the log or the queue is full, and so, through HTTP/2, does the client;
-//! answers go on meanwhile. Each batch that was received is answered before the stream ends, unless the client is gone.
+//! Both halves run in one task. Receiving waits while the log or the queue is full, or the topic of a batch is beyond its
+//! rate, and so, through HTTP/2, does the client; answers go on meanwhile. So topics of one stream wait for each other: who
+//! doesn't want that opens a stream for each. Each batch that was received is answered before the stream ends, unless the
+//! client is gone.
 
 use std::collections::{HashMap, VecDeque};
 use std::pin::Pin;
@@ -38,13 +40,14 @@ pub(crate) async fn run(
     answers: Answers,
 ) {
     let (queue, queued) = mpsc::channel(caps::UNANSWERED_PER_STREAM_MAX);
-    let receiver = Receiver { broker, queue, aliases: HashMap::new() };
+    let (client, aliases) = (answers.clone(), HashMap::new());
+    let receiver = Receiver { broker, stopping, client, queue, aliases };
     let mut answering = Answering {
         answers: answers.clone(),
         lanes: HashMap::new(),
         heads: FuturesUnordered::new(),
     };
-    let (end, ()) = tokio::join!(receiver.run(stopping, requests), answering.run(queued));
+    let (end, ()) = tokio::join!(receiver.run(requests), answering.run(queued));
     if let Err(status) = end {
         // The client may be gone.
         let _ = answers.send(Err(status)).await;
@@ -65,6 +68,9 @@ enum What {
 /// The first half.
 struct Receiver {
     broker: Broker,
+    stopping: Stopping,
+    /// Closed once the client is gone.
+    client: Answers,
     queue: mpsc::Sender<Pending>,
     /// What has been opened; `None` once it has ended.
     aliases: HashMap<u32, Option<OpenTopic>>,
@@ -79,15 +85,11 @@ struct OpenTopic {
 
 impl Receiver {
     /// `Ok` if the client ended the stream; else how it is to end.
-    async fn run(
-        mut self,
-        mut stopping: Stopping,
-        mut requests: Streaming<ProduceRequest>,
-    ) -> Result<(), Status> {
+    async fn run(mut self, mut requests: Streaming<ProduceRequest>) -> Result<(), Status> {
         loop {
             let request = tokio::select! {
                 biased;
-                () = stopping.wait() => return Err(status::stopping()),
+                () = self.stopping.wait() => return Err(status::stopping()),
                 request = requests.message() => request?,
             };
             let Some(request) = request else { return Ok(()) };
@@ -176,12 +178,20 @@ impl Receiver {
                 return Ok(vec![answer(refused(alias, base_sequence, failure, None))]);
             }
         };
-        let taken = if open.is_reliable {
-            let appending = open.topic.submit(batch).await;
-            appending.map(|appending| What::Appending { base_sequence, appending })
-        } else {
-            let published = open.topic.publish(&batch);
-            published.map(|()| What::Ready(passed_on(alias, base_sequence, &batch)))
+        let take = async {
+            if open.is_reliable {
+                let appending = open.topic.submit(batch).await?;
+                return Ok(What::Appending { base_sequence, appending });
+            }
+            open.topic.publish(&batch).await?;
+            Ok(What::Ready(passed_on(alias, base_sequence, &batch)))
+        };
+        // It may wait for long.
+        let taken = tokio::select! {
+            biased;
+            taken = take => taken,
+            () = self.stopping.wait() => Err(Error::Stopping),
+            () = self.client.closed() => return Ok(Vec::new()),
         };
         match taken {
             Ok(what) => Ok(vec![Pending { alias, what }]),

@@ -2,6 +2,7 @@
 
 mod consuming;
 mod discovery;
+mod limits;
 mod raw;
 mod registering;
 mod sending;

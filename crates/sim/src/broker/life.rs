@@ -46,6 +46,7 @@ fn config(stage: &Stage) -> Config {
         auto_create_topics: false,
         durability: Durability::Disk,
         producers_per_topic_max: 0,
+        publish_rate_max: 0,
         message_bytes_max: 0,
         retention: retention(stage),
         subscriptions: SubscriptionConfig::default(),

@@ -190,7 +190,7 @@ fn a_non_reliable_topic_reaches_those_who_listen() {
         let mut other =
             Attached::new(broker.attach_consumer(other, Window::Unlimited).await.unwrap());
         for value in 0..100 {
-            topic.publish(&batch(&value.to_string())).unwrap();
+            topic.publish(&batch(&value.to_string())).await.unwrap();
         }
         assert_eq!(one.offsets(100).await, (0..100).collect::<Vec<_>>());
         assert_eq!(other.offsets(100).await, (0..100).collect::<Vec<_>>());
@@ -198,19 +198,19 @@ fn a_non_reliable_topic_reaches_those_who_listen() {
         drop(one);
         world.sleep(Duration::from_secs(1)).await;
         for value in 100..103 {
-            topic.publish(&batch(&value.to_string())).unwrap();
+            topic.publish(&batch(&value.to_string())).await.unwrap();
         }
         let mut back = attach(&topic, "a", Shared).await;
-        topic.publish(&batch("103")).unwrap();
+        topic.publish(&batch("103")).await.unwrap();
         assert_eq!(back.next().await.unwrap().value, "103");
         // Nobody takes what comes now: what finds no room is dropped.
         for value in 0..5_000 {
-            topic.publish(&batch(&format!("{value}{}", "x".repeat(1000)))).unwrap();
+            topic.publish(&batch(&format!("{value}{}", "x".repeat(1000)))).await.unwrap();
         }
         let description = describe(&topic).await;
         assert!(description.dropped > 3_000, "{description:?}");
         assert_eq!(topic.append(batch("no")).await.unwrap_err().kind(), ErrorKind::Invalid);
         broker.delete_topic(&name("/default/n")).await.unwrap();
-        assert_eq!(topic.publish(&batch("no")).unwrap_err().kind(), ErrorKind::NotFound);
+        assert_eq!(topic.publish(&batch("no")).await.unwrap_err().kind(), ErrorKind::NotFound);
     });
 }

@@ -143,6 +143,7 @@ impl World {
             max_unacked_messages: max_unacked,
             policy: policy.clone(),
             absence: ABSENCE,
+            pace: None,
         };
         World {
             engine: Engine::new(settings, Cursor::new(Offset::ZERO)),

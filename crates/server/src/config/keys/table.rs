@@ -276,16 +276,14 @@ pub(super) const AFTER_STORAGE: &[Key] = &[
         "policies.max_publish_rate",
         COUNT,
         Value("0"),
-        "Messages per second into a topic at most. 0: no limit.",
-    )
-    .support(Only(&["0"], "limits on rates")),
+        "Messages per second into a topic, or a partition, at most: producers wait. 0: no limit.",
+    ),
     Key::new(
         "policies.max_subscription_dispatch_rate",
         COUNT,
         Value("0"),
-        "Messages per second out of a subscription at most. 0: no limit.",
-    )
-    .support(Only(&["0"], "limits on rates")),
+        "Messages per second out of a subscription of a topic, or of a partition, at most, redeliveries included. 0: no limit.",
+    ),
     Key::new(
         "policies.max_message_size",
         Size(Bytes, 0, danube_model::caps::MESSAGE_BYTES_MAX as u64),

@@ -72,7 +72,7 @@ impl ProducerService for ProducerRpc {
         let record = message.to_record().map_err(|error| status::invalid_value(&error))?;
         let stored = match producer.is_reliable {
             true => topic.append_message(&record).await.map(drop),
-            false => topic.publish_message(&record),
+            false => topic.publish_message(&record).await,
         };
         if let Err(error) = stored {
             if error.kind() == ErrorKind::NotFound {

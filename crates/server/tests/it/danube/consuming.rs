@@ -17,7 +17,7 @@ use super::{Peer, message, refused, registration};
 use crate::fixture::{Directory, TOPIC, bad_topics, client, message as native_message};
 
 /// Of the consumer `c` of the exclusive subscription `s`.
-fn subscription(topic: &str) -> ConsumerRequest {
+pub(super) fn subscription(topic: &str) -> ConsumerRequest {
     ConsumerRequest {
         request_id: 4,
         topic_name: topic.to_owned(),
@@ -29,7 +29,7 @@ fn subscription(topic: &str) -> ConsumerRequest {
 }
 
 impl Peer {
-    async fn subscribe(&self, request: ConsumerRequest) -> Result<u64, Status> {
+    pub(super) async fn subscribe(&self, request: ConsumerRequest) -> Result<u64, Status> {
         let expected = (request.request_id, request.consumer_name.clone());
         let response = self.consumers.clone().subscribe(request).await?.into_inner();
         assert_eq!((response.request_id, response.consumer_name), expected);
@@ -37,7 +37,10 @@ impl Peer {
         Ok(response.consumer_id)
     }
 
-    async fn receive(&self, consumer_id: u64) -> Result<Streaming<StreamMessage>, Status> {
+    pub(super) async fn receive(
+        &self,
+        consumer_id: u64,
+    ) -> Result<Streaming<StreamMessage>, Status> {
         let request = ReceiveRequest { request_id: 1, consumer_id };
         Ok(self.consumers.clone().receive_messages(request).await?.into_inner())
     }
@@ -60,7 +63,7 @@ impl Peer {
     }
 }
 
-async fn next(stream: &mut Streaming<StreamMessage>) -> StreamMessage {
+pub(super) async fn next(stream: &mut Streaming<StreamMessage>) -> StreamMessage {
     stream.message().await.unwrap().expect("a stream never just ends")
 }
 

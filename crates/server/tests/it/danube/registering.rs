@@ -27,7 +27,7 @@ async fn producers(server: &Server) -> Vec<String> {
 }
 
 /// Tries until it works; who runs the tests sets the deadline.
-async fn when<T>(mut condition: impl AsyncFnMut() -> Option<T>) -> T {
+pub(super) async fn when<T>(mut condition: impl AsyncFnMut() -> Option<T>) -> T {
     loop {
         if let Some(value) = condition().await {
             return value;
