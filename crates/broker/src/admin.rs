@@ -103,7 +103,7 @@ impl Broker {
         let delivery = new.delivery.unwrap_or(Delivery::Reliable(self.inner.config.durability));
         match delivery {
             Delivery::Reliable(level) => check_level(level)?,
-            Delivery::NonReliable => {}
+            Delivery::NonReliable => check_no_retention(&new.name, &new.settings)?,
         }
         let (topic, settings, at) = (new.name, new.settings, self.now());
         self.inner.meta.propose(CreateTopic { topic, ids, delivery, settings, at }).await?;
@@ -235,6 +235,13 @@ impl Broker {
     async fn update(&self, name: &TopicName, change: TopicChange) -> Result<()> {
         let partitions = self.partitions(name)?;
         let TopicChange { durability, retention_ms, retention_bytes, message_bytes_max } = change;
+        let has_retention =
+            [retention_ms, retention_bytes].iter().any(|to| matches!(to, Change::Set(_)));
+        if (has_retention || durability.is_some())
+            && self.listed(name)?.delivery == Delivery::NonReliable
+        {
+            return Err(Error::NothingKept { topic: name.clone() });
+        }
         let topic = name.clone();
         let update =
             UpdateTopic { topic, durability, retention_ms, retention_bytes, message_bytes_max };
@@ -283,6 +290,14 @@ impl Broker {
     /// All namespaces, sorted.
     pub fn list_namespaces(&self) -> Vec<Namespace> {
         self.inner.meta.read(|state| state.namespaces().map(|(name, _)| name.clone()).collect())
+    }
+}
+
+/// Refuses what would be without effect.
+fn check_no_retention(topic: &TopicName, settings: &TopicSettings) -> Result<()> {
+    match (settings.retention_ms, settings.retention_bytes) {
+        (None, None) => Ok(()),
+        _ => Err(Error::NothingKept { topic: topic.clone() }),
     }
 }
 

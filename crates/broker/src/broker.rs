@@ -18,7 +18,7 @@ use tokio::sync::{RwLock, oneshot, watch};
 use crate::alarm::{self, AlarmConfig, Alarms, Troubles};
 use crate::error::{Error, Result};
 use crate::metrics::Counters;
-use crate::retention::{self, RetentionConfig};
+use crate::retention::{self, AgeClock, RetentionConfig};
 use crate::slot::Slot;
 use crate::subscription::{self, SubscriptionConfig, Subscriptions};
 use crate::throttle::Throttle;
@@ -112,6 +112,8 @@ impl Broker {
                 return Err(error.into());
             }
         };
+        let (wall_ms, now) = (env.clock.wall_ms(), env.clock.monotonic());
+        let age = AgeClock::start(wall_ms, now, report.newest);
         let inner = Inner {
             config,
             store,
@@ -120,7 +122,8 @@ impl Broker {
             stopping: watch::Sender::new(false),
             subscriptions: Subscriptions::default(),
             counters: Counters::default(),
-            alarms: Alarms::new(env.clock.wall_ms(), env.clock.monotonic()),
+            // A wall clock that is not believed counts as one that has jumped.
+            alarms: Alarms::new(age.began_ms(), now),
             troubles: Troubles::default(),
             tasks: Mutex::default(),
             at_work: Arc::default(),
@@ -136,7 +139,7 @@ impl Broker {
         broker.report_strange_logs();
         broker.look_for_troubles();
         broker.beside("save-cursors", subscription::save_cursors(broker.clone()));
-        broker.beside("retention", retention::run(broker.clone()));
+        broker.beside("retention", retention::run(broker.clone(), age));
         broker.beside("alarms", alarm::run(broker.clone()));
         Ok((broker, report))
     }
@@ -295,14 +298,14 @@ impl Broker {
         }
     }
 
-    /// Completes with the reason once a disk has failed and nothing is acknowledged any more; the process is to end then
-    /// (promise P7). Never completes otherwise. Cancel safe.
-    pub async fn failed(&self) -> Error {
     fn throttle(&self) -> Throttle {
         let Inner { config, env, .. } = &*self.inner;
         Throttle::new(config.publish_rate_max, env.clock.monotonic())
     }
 
+    /// Completes with the reason once a disk has failed and nothing is acknowledged any more; the process is to end then
+    /// (promise P7). Never completes otherwise. Cancel safe.
+    pub async fn failed(&self) -> Error {
         tokio::select! {
             biased;
             error = self.inner.meta.failed() => error.into(),

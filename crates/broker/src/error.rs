@@ -60,6 +60,14 @@ pub enum Error {
         /// Its name.
         topic: TopicName,
     },
+    /// What is to be set is for what is kept, and the topic keeps nothing.
+    #[error(
+        "topic {topic} is not reliable: it keeps no messages, and has no durability or retention"
+    )]
+    NothingKept {
+        /// Its name.
+        topic: TopicName,
+    },
     /// A topic has as many producers as it may have.
     #[error("topic {topic} has {limit} producers, which is the limit")]
     TooManyProducers {
@@ -210,6 +218,7 @@ impl Error {
             | Self::Partitioned { .. }
             | Self::Level { .. }
             | Self::NonReliable { .. }
+            | Self::NothingKept { .. }
             | Self::Reliable { .. }
             | Self::NoWindow => ErrorKind::Invalid,
             Self::Differs { .. } | Self::ExclusiveTaken { .. } => ErrorKind::Conflict,
@@ -247,6 +256,7 @@ impl Error {
             | Self::Differs { .. }
             | Self::Level { .. }
             | Self::NonReliable { .. }
+            | Self::NothingKept { .. }
             | Self::Reliable { .. }
             | Self::OtherDisk { .. }
             | Self::MetadataMissing { .. }

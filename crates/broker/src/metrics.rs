@@ -271,7 +271,7 @@ impl Row for SubscriptionMetrics {
         Metric::new(
             "danube_subscription_lag_messages",
             Kind::Gauge,
-            "Offsets up to the durable end of a reliable topic that are not acknowledged, by the cursor as it was saved last. Also of subscriptions that nobody uses.",
+            "Messages up to the durable end of a reliable topic that are there and not acknowledged, by the cursor as it was saved last. Also of subscriptions that nobody uses.",
             |subscription| subscription.lag.into(),
         ),
         Metric::new(

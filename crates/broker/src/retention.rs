@@ -7,7 +7,8 @@
 //! ```
 //!
 //! One task does it, one check after the other, away from whoever appends and reads. What it learnt of files that take no
-//! more it keeps, so that it reads the footer of each once in a run of the broker.
+//! more it keeps, so that it reads the footer of each once in a run of the broker. Only such files go: so it has the newest
+//! messages sealed where a limit needs that.
 
 mod age;
 mod plan;
@@ -20,7 +21,7 @@ use danube_log::Holding;
 use danube_meta::state::TopicSettings;
 use danube_model::{ErrorKind, Offset, TimeMs, TopicId, TopicName};
 
-use self::age::AgeClock;
+pub(crate) use self::age::AgeClock;
 use self::plan::{Facts, Going, Limits, Sealed, plan};
 use crate::broker::Broker;
 use crate::error::Result;
@@ -31,7 +32,7 @@ use crate::slot::Accept;
 pub struct RetentionConfig {
     /// How long messages of a topic are kept.
     pub time: Option<Duration>,
-    /// Bytes of a topic that are kept.
+    /// Bytes of a topic that are kept at least; at most twice as many, and what comes between two checks.
     pub bytes: Option<u64>,
     /// Bytes of all topics together that are kept.
     pub total_bytes: Option<u64>,
@@ -79,10 +80,9 @@ struct Retention {
 }
 
 /// Checks at once, and then at each interval, until the broker stops.
-pub(crate) async fn run(broker: Broker) {
+pub(crate) async fn run(broker: Broker, clock: AgeClock) {
     let env = broker.inner.env.clone();
     let interval = broker.inner.config.retention.check_interval;
-    let clock = AgeClock::new(env.clock.wall_ms(), env.clock.monotonic());
     let mut stopping = broker.inner.stopping.subscribe();
     let mut retention = Retention { broker, clock, logs: BTreeMap::new() };
     let checks = async {
@@ -103,7 +103,7 @@ impl Retention {
     async fn check(&mut self) {
         let now = self.now();
         self.learn(now).await;
-        self.seal_quiet(now).await;
+        self.seal(now).await;
         let total_bytes = self.broker.inner.config.retention.total_bytes;
         let logs: BTreeMap<_, _> =
             self.logs.iter().map(|(topic, known)| (*topic, known.facts.clone())).collect();
@@ -172,28 +172,24 @@ impl Retention {
                 quiet_since: now,
             });
             known.facts.limits = limits;
-            let from = known.facts.sealed.last().map_or(Offset::ZERO, |last| last.next);
-            match self.broker.inner.store.holding(id, from).await {
-                Ok(holding) => known.learn(holding, now),
-                Err(error) if error.kind() == ErrorKind::NotFound => {}
-                Err(error) => {
-                    tracing::warn!(topic = %known.name, %error, "retention can't look at a topic");
-                }
-            }
+            known.look(&self.broker, id, now).await;
         }
     }
 
-    /// Seals what nothing was added to for as long as it is kept, so that it can go.
-    async fn seal_quiet(&mut self, now: TimeMs) {
+    /// Seals what nothing was added to for as long as it is kept, and what is as much as is kept, so that it can go.
+    async fn seal(&mut self, now: TimeMs) {
         for (id, known) in &mut self.logs {
-            let Some(limit) = known.facts.limits.time_ms else { continue };
             let age = now.get().saturating_sub(known.quiet_since.get());
-            if age < limit || known.facts.unsealed_bytes == 0 {
+            let is_old = known.facts.limits.time_ms.is_some_and(|limit| age >= limit);
+            if known.facts.unsealed_bytes == 0 || !(is_old || known.facts.wants_seal()) {
                 continue;
             }
             known.quiet_since = now;
-            if let Err(error) = seal(&self.broker, &known.name, *id).await {
-                tracing::warn!(topic = %known.name, %error, "retention can't seal the newest messages of a topic");
+            match seal(&self.broker, &known.name, *id).await {
+                Ok(()) => known.look(&self.broker, *id, now).await,
+                Err(error) => {
+                    tracing::warn!(topic = %known.name, %error, "retention can't seal the newest messages of a topic");
+                }
             }
         }
     }
@@ -209,6 +205,18 @@ async fn seal(broker: &Broker, name: &TopicName, id: TopicId) -> Result<()> {
 }
 
 impl Known {
+    /// Looks at what the log holds.
+    async fn look(&mut self, broker: &Broker, id: TopicId, now: TimeMs) {
+        let from = self.facts.sealed.last().map_or(Offset::ZERO, |last| last.next);
+        match broker.inner.store.holding(id, from).await {
+            Ok(holding) => self.learn(holding, now),
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) => {
+                tracing::warn!(topic = %self.name, %error, "retention can't look at a topic");
+            }
+        }
+    }
+
     fn learn(&mut self, holding: Holding, now: TimeMs) {
         if self.end != holding.end {
             (self.end, self.quiet_since) = (holding.end, now);

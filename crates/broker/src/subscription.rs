@@ -29,7 +29,7 @@ mod task;
 use std::ops::Range;
 use std::time::Duration;
 
-use danube_log::Start;
+use danube_log::{Gap, Start};
 use danube_meta::command::{
     Change, CreateSubscription, DeleteSubscription, ForgetConsumers, RegisterConsumer,
     UpdateSubscription,
@@ -149,7 +149,8 @@ pub struct SubscriptionDescription {
     pub floor: Offset,
     /// What is settled above it.
     pub settled: Vec<Range<Offset>>,
-    /// Offsets from the floor to the topic's durable end that are not settled.
+    /// Offsets from the floor to the topic's durable end that are not settled, and that are there: what retention removed and
+    /// what is a gap waits for nobody.
     pub lag: u64,
     /// Records of a non-reliable topic that found no room, or nobody, since it was last used.
     pub dropped: u64,
@@ -338,14 +339,10 @@ impl Topic {
         let subscriptions = &self.broker.inner.subscriptions;
         let mut description = subscriptions.ask(&self.broker, self, name, command).await?;
         if self.is_reliable() {
-            // What retention removed does not wait for anybody.
             let start = self.read(Start::Earliest).await?.offset().max(description.floor);
             let end = self.read(Start::Latest).await?.offset();
-            let settled = description.settled.iter();
-            let settled =
-                settled.map(|range| range.start.max(start).distance(range.end.max(start)));
-            let open = start.distance(end.max(start));
-            description.lag = open.saturating_sub(settled.sum());
+            let gaps = self.broker.inner.store.gaps(self.slot.id);
+            description.lag = lag(start..end, description.settled.clone(), gaps);
         }
         Ok(description)
     }
@@ -400,5 +397,41 @@ impl Broker {
         let registration = self.registration(id).ok_or(Error::ConsumerUnknown { consumer: id })?;
         let topic = self.topic(&registration.topic)?;
         self.inner.subscriptions.attach(self, &topic, &registration.subscription, id, window).await
+    }
+}
+
+/// Offsets of a range that are neither settled nor in a gap.
+pub(crate) fn lag(range: Range<Offset>, settled: Vec<Range<Offset>>, gaps: Vec<Gap>) -> u64 {
+    let mut done = settled;
+    done.extend(gaps.into_iter().map(|gap| gap.from..gap.to));
+    done.sort_unstable_by_key(|done| done.start);
+    let (mut at, mut lag) = (range.start, 0);
+    for done in done {
+        lag += at.distance(done.start.min(range.end).max(at));
+        at = at.max(done.end.min(range.end));
+    }
+    lag + at.distance(range.end.max(at))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn range(from: u64, to: u64) -> Range<Offset> {
+        Offset::new(from)..Offset::new(to)
+    }
+
+    #[test]
+    fn lag_is_what_is_there_and_not_settled() {
+        let gap = |from, to| Gap { from: Offset::new(from), to: Offset::new(to), reason: None };
+        let of = |from, to, settled: &[(u64, u64)], gaps: &[(u64, u64)]| {
+            let settled = settled.iter().map(|(from, to)| range(*from, *to)).collect();
+            let gaps = gaps.iter().map(|(from, to)| gap(*from, *to)).collect();
+            lag(range(from, to), settled, gaps)
+        };
+        assert_eq!(of(0, 10, &[], &[]), 10);
+        assert_eq!(of(2, 10, &[(4, 5), (7, 20)], &[(0, 3), (4, 6)]), 2);
+        assert_eq!(of(5, 10, &[(0, 3)], &[(0, 1 << 32)]), 0);
+        assert_eq!(of(10, 5, &[], &[(6, 7)]), 0);
     }
 }

@@ -153,6 +153,11 @@ pub(crate) struct Read {
 }
 
 impl Checkpoint {
+    /// Receive time of the newest frame of all logs; zero if there is none.
+    pub(crate) fn newest(&self) -> TimeMs {
+        self.logs.iter().map(|log| log.state.last_receive_time).max().unwrap_or(TimeMs::ZERO)
+    }
+
     /// The bytes of both copies.
     ///
     /// # Panics

@@ -12,7 +12,7 @@ use danube_model::{Offset, TimeMs, TopicId};
 use super::{BrokerMetrics, Metrics, MetricsLimits, SubscriptionMetrics, TopicMetrics, age};
 use crate::broker::Broker;
 use crate::slot::Slot;
-use crate::subscription::Key;
+use crate::subscription::{Key, lag};
 
 /// Batches that are looked for in files for one request.
 const LOOKED_FOR_MAX: usize = 100;
@@ -149,11 +149,16 @@ impl Broker {
         let counters = self.inner.subscriptions.known_counters(key);
         let counters = counters.as_deref();
         // A topic whose log was never opened has taken nothing.
-        let end = progress.map_or(Offset::ZERO, |progress| progress.durable_end);
+        let lag = progress.map_or(0, |progress| {
+            let ranges =
+                subscription.settled.iter().flat_map(|(index, chunk)| chunk.ranges(*index));
+            let start = subscription.floor.max(progress.start);
+            lag(start..progress.durable_end, ranges.collect(), self.inner.store.gaps(topic.id))
+        });
         SubscriptionMetrics {
             topic: topic.name.clone(),
             subscription: subscription.name.clone(),
-            lag: topic.is_reliable().then(|| lag(subscription, end)),
+            lag: topic.is_reliable().then_some(lag),
             oldest: None,
             in_flight: counters.map_or(0, |counters| counters.in_flight()),
             consumers: 0,
@@ -213,21 +218,11 @@ fn topic_row(topic: &Topic, progress: Option<Progress>, slot: Option<&Arc<Slot>>
         dropped: (!is_reliable).then(|| fanned.map_or(0, |counted| counted.dropped)),
         start: progress.map(|progress| progress.start.get()),
         durable_end: progress.map(|progress| progress.durable_end.get()),
+        throttled: slot.map_or(Duration::ZERO, |slot| slot.throttle.waited.get()),
         producers: slot.map_or(0, |slot| slot.producers.count()),
         consumers: 0,
         subscriptions: 0,
     }
-}
-        throttled: slot.map_or(Duration::ZERO, |slot| slot.throttle.waited.get()),
-
-/// Offsets that are not settled, up to `end`.
-fn lag(subscription: &Subscription, end: Offset) -> u64 {
-    let floor = subscription.floor.min(end);
-    let within =
-        |from: Offset, to: Offset| from.max(floor).distance(to.min(end).max(from.max(floor)));
-    let ranges = subscription.settled.iter().flat_map(|(index, chunk)| chunk.ranges(*index));
-    let settled: u64 = ranges.map(|range| within(range.start, range.end)).sum();
-    floor.distance(end).saturating_sub(settled)
 }
 
 impl super::Counters {

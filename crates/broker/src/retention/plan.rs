@@ -3,7 +3,7 @@
 //! Only files that take no more go, from the front of their log, while one of these holds:
 //!
 //! * the newest record in it is as old as the topic's limit of time;
-//! * the log has more bytes than the topic's limit of size;
+//! * without it the log still has as many bytes as the topic's limit of size: so that much stays;
 //! * all logs together have more bytes than the broker's limit: then the oldest file of all that are at a front goes.
 
 use std::cmp::Reverse;
@@ -53,15 +53,20 @@ impl Facts {
         self.unsealed_bytes + self.sealed.iter().map(|file| file.bytes).sum::<u64>()
     }
 
+    /// Whether what is in no file that takes no more is as much as the topic keeps: then only sealing it lets old bytes go
+    /// before there is twice as much.
+    pub(super) fn wants_seal(&self) -> bool {
+        self.limits.bytes.is_some_and(|limit| self.unsealed_bytes >= limit)
+    }
+
     /// How many files go for the topic's own limits.
     fn beyond_limits(&self, now: TimeMs) -> usize {
         let mut left = self.bytes();
         let goes = |file: &&Sealed| {
             let age = now.get().saturating_sub(file.newest.get());
             let is_old = self.limits.time_ms.is_some_and(|limit| age >= limit);
-            let is_much = self.limits.bytes.is_some_and(|limit| left > limit);
             left -= file.bytes;
-            is_old || is_much
+            is_old || self.limits.bytes.is_some_and(|limit| left >= limit)
         };
         self.sealed.iter().take_while(goes).count()
     }
@@ -146,11 +151,12 @@ mod tests {
         check(time, &files, 9999, Some(30));
         check(time, &files, 0, None);
         let size = |bytes| Limits { time_ms: None, bytes: Some(bytes) };
-        check(size(35), &files, 9999, None);
-        check(size(34), &files, 0, Some(10));
-        check(size(24), &files, 0, Some(20));
-        check(size(0), &files, 0, Some(30));
-        check(Limits { time_ms: Some(50), bytes: Some(24) }, &files, 150, Some(20));
+        check(size(26), &files, 9999, None);
+        check(size(25), &files, 0, Some(10));
+        check(size(15), &files, 0, Some(20));
+        check(size(6), &files, 0, Some(20));
+        check(size(5), &files, 0, Some(30));
+        check(Limits { time_ms: Some(50), bytes: Some(15) }, &files, 150, Some(20));
         check(Limits::default(), &files, u64::MAX, None);
         // Behind one that is too young nothing goes for its age.
         check(time, &[(10, 300), (10, 100)], 200, None);
@@ -218,7 +224,8 @@ mod tests {
                 if let Some(file) = facts.sealed.get(files(topic)) {
                     oldest_that_stays = oldest_that_stays.min(file.newest);
                     prop_assert!(!is_old(facts, file));
-                    prop_assert!(facts.limits.bytes.is_none_or(|limit| left(topic, facts) <= limit));
+                    let rest = left(topic, facts) - file.bytes;
+                    prop_assert!(facts.limits.bytes.is_none_or(|limit| rest < limit));
                     prop_assert!(total.is_none_or(|limit| all_left <= limit));
                 }
             }
@@ -228,8 +235,8 @@ mod tests {
                 let facts = &logs[topic];
                 let last = facts.sealed[going.files - 1];
                 prop_assert_eq!(going.before, last.next);
-                let with_last = left(topic, facts) + last.bytes;
-                if !is_old(facts, &last) && facts.limits.bytes.is_none_or(|limit| with_last <= limit) {
+                let left = left(topic, facts);
+                if !is_old(facts, &last) && facts.limits.bytes.is_none_or(|limit| left < limit) {
                     prop_assert!(last.newest <= oldest_that_stays);
                     last_for_all = last_for_all.max(Some((last.newest, *topic, last.bytes)));
                 }

@@ -1,6 +1,6 @@
 //! Retention: what goes by time, by size and for the whole broker, and what clocks, readers and subscriptions make of it.
 
-use danube_broker::Delivered;
+use danube_broker::{AlarmName, Delivered};
 use danube_env::sim::{Machine, World};
 use danube_model::SubscriptionType;
 
@@ -121,7 +121,7 @@ fn a_wall_clock_that_jumps_deletes_nothing_early_and_stops_nothing() {
 }
 
 #[test]
-fn a_topic_keeps_as_many_bytes_as_it_says_from_the_next_check_on() {
+fn a_topic_keeps_as_many_bytes_as_it_says_and_hardly_more_from_the_next_check_on() {
     sim::run(4, |world| async move {
         let (_, broker, topics) =
             with_topics(&world, retention(), &["/default/a", "/default/b"]).await;
@@ -136,12 +136,86 @@ fn a_topic_keeps_as_many_bytes_as_it_says_from_the_next_check_on() {
             broker.update_topic(&name("/default/a"), change).await.expect("it works");
             world.sleep(Duration::from_secs(3)).await;
             let (start, end, bytes) = extent(&topics[0]).await;
-            assert!(start > 0 && end == 100 && bytes <= limit, "{start} {end} {bytes}");
-            assert!(bytes + 17_000 > limit, "no more than that: {bytes}");
+            assert!(start > 0 && end == 100 && bytes >= limit, "{start} {end} {bytes}");
+            assert!(bytes < limit + 17_000, "no more than that and a segment: {bytes}");
             let (records, missing) = read_all(&topics[0]).await;
             assert_eq!((records.len() as u64, missing.len()), (100 - start, 0));
         }
         assert_eq!(start_offset(&topics[1]).await, 0);
+    });
+}
+
+/// Nothing is sealed by its size: the limit has it done.
+#[test]
+fn a_small_limit_is_kept_under_segments_that_never_fill() {
+    sim::run(7, |world| async move {
+        let mut config = Config { retention: retention(), ..config() };
+        config.log.segment_bytes = 128 << 20;
+        let broker = Broker::open(config, world.machine("broker").env()).await.expect("it opens").0;
+        let mut new = new_topic("/default/a");
+        new.settings.retention_bytes = Some(40_000);
+        broker.create_topic(new).await.expect("it works");
+        let topic = broker.topic(&name("/default/a")).expect("it is there");
+        for _ in 0..30 {
+            publish(&topic, 10).await;
+            world.sleep(Duration::from_secs(1)).await;
+            let (_, end, bytes) = extent(&topic).await;
+            assert!(end < 40 || bytes >= 40_000, "{bytes}");
+            assert!(bytes < 2 * 40_000 + 3 * 11_000, "{bytes}");
+        }
+        assert!(start_offset(&topic).await > 200);
+    });
+}
+
+#[test]
+fn what_keeps_nothing_has_no_retention() {
+    sim::run(8, |world| async move {
+        let (_, broker, _) = with_topics(&world, retention(), &["/default/a"]).await;
+        let delivery = Some(Delivery::NonReliable);
+        let mut new = NewTopic { delivery, ..new_topic("/default/n") };
+        new.settings.retention_ms = Some(0);
+        let refused = broker.create_topic(new.clone()).await.unwrap_err();
+        assert!(matches!(refused, Error::NothingKept { .. }), "{refused}");
+        new.settings.retention_ms = None;
+        broker.create_topic(new).await.expect("it works");
+        let update = async |change| broker.update_topic(&name("/default/n"), change).await;
+        for change in [
+            TopicChange { retention_bytes: Change::Set(1), ..TopicChange::default() },
+            TopicChange { durability: Some(Durability::Disk), ..TopicChange::default() },
+        ] {
+            let refused = update(change).await.unwrap_err();
+            assert_eq!(refused.kind(), ErrorKind::Invalid, "{refused}");
+        }
+        let change = TopicChange { message_bytes_max: Change::Set(9), ..TopicChange::default() };
+        update(change).await.expect("it works");
+    });
+}
+
+/// The clock of a machine that comes up years ahead is found out by what is stored, again and again.
+#[test]
+fn a_start_years_ahead_deletes_nothing_early_and_a_week_without_the_broker_counts() {
+    sim::run(9, |world| async move {
+        let config = RetentionConfig { time: Some(10 * MINUTE), ..retention() };
+        let (machine, broker, topics) = with_topics(&world, config, &["/default/a"]).await;
+        publish(&topics[0], 40).await;
+        broker.close().await.expect("it works");
+        for _ in 0..2 {
+            let env = machine.restart().await;
+            machine.set_wall_ahead_ms(3_650 * DAY_MS);
+            let broker = start(&env, config).await;
+            world.sleep(MINUTE).await;
+            let topic = broker.topic(&name("/default/a")).expect("it is there");
+            assert_eq!(start_offset(&topic).await, 0);
+            let told: Vec<_> = broker.alarms().iter().map(|alarm| alarm.name).collect();
+            assert!(told.contains(&AlarmName::ClockJumped), "{told:?}");
+            broker.close().await.expect("it works");
+        }
+        let env = machine.restart().await;
+        machine.set_wall_ahead_ms(7 * DAY_MS);
+        let broker = start(&env, config).await;
+        world.sleep(Duration::from_secs(5)).await;
+        let topic = broker.topic(&name("/default/a")).expect("it is there");
+        assert!(start_offset(&topic).await > 20, "what was sealed is a week old");
     });
 }
 

@@ -67,6 +67,8 @@ pub struct Report {
     pub problems: Vec<Error>,
     /// Logs that are those of an older copy of the hot tier: each goes on at its ceiling.
     pub rolled_back: Vec<RolledBack>,
+    /// Receive time of the newest frame of all logs; zero if there is none.
+    pub newest: TimeMs,
     /// Whether the metadata are an older copy than this hot tier.
     pub metadata_are_older: bool,
     /// Whether the page cache is proven to be the one that was last written to, or nothing that counts was left to it.
@@ -168,6 +170,7 @@ pub(crate) fn recover(
     let writer = checkpoint::Writer { boot_id: checked.boot_id, session: expected.session() };
     let written = TimeMs::new(env.clock.wall_ms());
     let mut checkpoint = bodies.checkpoint(last, false, written, writer, 0);
+    report.newest = checkpoint.newest();
     write_checkpoint(disk, layout, &checkpoint, &mut bodies.reserve)?;
     if !deleted.is_empty() {
         bodies.delete(&deleted.into_iter().collect::<Vec<_>>())?;

@@ -7,6 +7,7 @@ use danube_env::disk::Space;
 use danube_model::{Frame, Offset, TimeMs, TopicId};
 
 use super::Store;
+use crate::checkpoint::Gap;
 use crate::error::Error;
 use crate::metrics::{Condition, Counters, Metrics};
 
@@ -63,6 +64,12 @@ impl Store {
         let durable_end = shared.ends.borrow().durable;
         let (messages, bytes) = shared.counted();
         Some(Progress { start, durable_end, messages, bytes })
+    }
+
+    /// Offsets of a log that can't be read; the newest ones if there are many.
+    pub fn gaps(&self, topic: TopicId) -> Vec<Gap> {
+        let shared = self.logs().get(&topic).map(|log| Arc::clone(&log.shared));
+        shared.map_or_else(Vec::new, |shared| shared.view().gaps.clone())
     }
 
     /// When the batch that holds an offset was received, if it is in memory.
