@@ -315,15 +315,45 @@ pub(crate) struct TopicSettings {
     /// What an acknowledgement means: page_cache, disk
     #[arg(long, value_name = "LEVEL")]
     pub(crate) durability: Option<Durability>,
-    /// How long messages are kept, such as 7d; 0: without limit
-    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
-    pub(crate) retention_time: Option<Duration>,
-    /// How much is kept, such as 10GiB; 0: without limit
-    #[arg(long, value_name = "SIZE")]
-    pub(crate) retention_size: Option<ByteSize>,
+    /// How long messages are kept, such as 7d; none: without limit; default: as the broker says
+    #[arg(long, value_name = "TIME", value_parser = |text: &str| kept(text, Duration::ZERO, parse_duration))]
+    pub(crate) retention_time: Option<Kept<Duration>>,
+    /// How much is kept at least, such as 10GiB; none: without limit; default: as the broker says
+    #[arg(long, value_name = "SIZE", value_parser = |text: &str| kept(text, ByteSize::new(0), str::parse))]
+    pub(crate) retention_size: Option<Kept<ByteSize>>,
     /// The largest message, such as 1MiB; 0: as the broker says
     #[arg(long, value_name = "SIZE")]
     pub(crate) max_message_size: Option<ByteSize>,
+}
+
+/// How long, or how much, is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kept<T> {
+    /// As the broker says.
+    Default,
+    /// So long, or so much; zero: without limit.
+    Of(T),
+}
+
+impl<T> Kept<T> {
+    pub(crate) fn said(self) -> Option<T> {
+        match self {
+            Kept::Default => None,
+            Kept::Of(limit) => Some(limit),
+        }
+    }
+}
+
+fn kept<T, E>(
+    text: &str,
+    unlimited: T,
+    parse: impl Fn(&str) -> std::result::Result<T, E>,
+) -> std::result::Result<Kept<T>, E> {
+    match text {
+        "default" => Ok(Kept::Default),
+        "none" => Ok(Kept::Of(unlimited)),
+        limit => parse(limit).map(Kept::Of),
+    }
 }
 
 /// What all commands of administration take.

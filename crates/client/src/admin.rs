@@ -29,6 +29,15 @@ pub struct TopicSettings {
     pub message_size_max: Option<ByteSize>,
 }
 
+/// Settings of a topic that are the broker's choice again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TopicDefaults {
+    /// How long messages are kept.
+    pub retention_time: bool,
+    /// How much is kept.
+    pub retention_size: bool,
+}
+
 /// A topic in a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TopicEntry {
@@ -231,17 +240,20 @@ impl Admin {
         description(convert::required("topic", response.topic)?)
     }
 
-    /// Changes what `settings` say, and adds partitions if their number is given.
+    /// Changes what `settings` say and what are to be `defaults` again, and adds partitions if their number is given.
     pub async fn update_topic(
         &self,
         topic: &TopicName,
         settings: &TopicSettings,
+        defaults: TopicDefaults,
         partitions: Option<u32>,
     ) -> Result<()> {
         let request = wire::UpdateTopicRequest {
             topic: topic.to_string(),
             settings: Some(wire_settings(settings)),
             partitions: partitions.unwrap_or(0),
+            default_retention_time: defaults.retention_time,
+            default_retention_bytes: defaults.retention_size,
         };
         self.answer(self.client.admin_calls().update_topic(request).await).map(drop)
     }

@@ -112,9 +112,13 @@ fn settings_of_topics_have_units() {
         panic!()
     };
     assert_eq!(partitions, Some(4));
-    assert_eq!(settings.retention_time, Some(Duration::from_secs(7 * 24 * 3600)));
-    assert_eq!(settings.retention_size, Some(ByteSize::new(10 << 30)));
+    assert_eq!(settings.retention_time, Some(Kept::Of(Duration::from_secs(7 * 24 * 3600))));
+    assert_eq!(settings.retention_size, Some(Kept::Of(ByteSize::new(10 << 30))));
     assert_eq!(settings.max_message_size, Some(ByteSize::new(1 << 20)));
+    let words = "danube topic update /default/a --retention-time default --retention-size none";
+    let Command::Topic(TopicCommand::Update { settings, .. }) = parse(words) else { panic!() };
+    assert_eq!(settings.retention_time, Some(Kept::Default));
+    assert_eq!(settings.retention_size, Some(Kept::Of(ByteSize::new(0))));
     misuse("danube topic create /default/a --retention-time 7", "--retention-time");
 }
 

@@ -2,12 +2,12 @@
 
 mod show;
 
-use danube_client::admin::{Admin, Finding, Remedy, Repair, TopicSettings};
+use danube_client::admin::{Admin, Finding, Remedy, Repair, TopicDefaults, TopicSettings};
 use danube_client::{Reliability, TopicName};
 use danube_model::Namespace;
 use serde_json::json;
 
-use crate::arguments::{self, Common, Format, TopicCommand};
+use crate::arguments::{self, Common, Format, Kept, TopicCommand};
 use crate::failure::{Failure, Result};
 use crate::terminal::{self, Output};
 
@@ -21,7 +21,7 @@ pub(crate) async fn run(command: TopicCommand) -> Result<()> {
         TopicCommand::List { namespace, common } => list(namespace.as_ref(), &common).await,
         TopicCommand::Describe { topic, common } => describe(&topic, &common).await,
         TopicCommand::Update { topic, partitions, settings, common } => {
-            update(&topic, partitions, &wanted(&settings), &common).await
+            update(&topic, partitions, &settings, &common).await
         }
         TopicCommand::Delete { topic, yes, common } => delete(&topic, yes, &common).await,
         TopicCommand::Repair { topic, accept_gap, yes, common } => {
@@ -38,8 +38,8 @@ fn wanted(settings: &arguments::TopicSettings) -> TopicSettings {
     TopicSettings {
         reliability: None,
         durability: settings.durability,
-        retention_time: settings.retention_time,
-        retention_size: settings.retention_size,
+        retention_time: settings.retention_time.and_then(Kept::said),
+        retention_size: settings.retention_size.and_then(Kept::said),
         message_size_max: settings.max_message_size,
     }
 }
@@ -98,15 +98,21 @@ async fn describe(topic: &TopicName, common: &Common) -> Result<()> {
 async fn update(
     topic: &TopicName,
     partitions: Option<u32>,
-    settings: &TopicSettings,
+    settings: &arguments::TopicSettings,
     common: &Common,
 ) -> Result<()> {
-    if partitions.is_none() && *settings == TopicSettings::default() {
+    let defaults = TopicDefaults {
+        retention_time: settings.retention_time == Some(Kept::Default),
+        retention_size: settings.retention_size == Some(Kept::Default),
+    };
+    let settings = wanted(settings);
+    let is_kept = settings == TopicSettings::default() && defaults == TopicDefaults::default();
+    if partitions.is_none() && is_kept {
         return Err(Failure::Misuse(
             "error: nothing is to be changed\nhint: danube topic update --help".to_owned(),
         ));
     }
-    Ok(admin(common)?.update_topic(topic, settings, partitions).await?)
+    Ok(admin(common)?.update_topic(topic, &settings, defaults, partitions).await?)
 }
 
 /// Deletes a topic, after it was shown what will be lost, and asked for.

@@ -39,7 +39,7 @@ impl Admin for AdminRpc {
         };
         new.settings.retention_ms = settings.retention_time_ms;
         new.settings.retention_bytes = settings.retention_bytes;
-        new.settings.message_bytes_max = settings.max_message_bytes;
+        new.settings.message_bytes_max = settings.max_message_bytes.filter(|bytes| *bytes > 0);
         self.broker.create_topic(new).await.map_err(|error| status::status(&error))?;
         let topics = self.broker.partitions(&name).map_err(|error| status::status(&error))?;
         let topics = topics.iter().map(ToString::to_string).collect();
@@ -100,9 +100,12 @@ impl Admin for AdminRpc {
         }
         let change = TopicChange {
             durability: expected.durability,
-            retention_ms: change(settings.retention_time_ms),
-            retention_bytes: change(settings.retention_bytes),
-            message_bytes_max: change(settings.max_message_bytes),
+            retention_ms: change(settings.retention_time_ms, request.default_retention_time),
+            retention_bytes: change(settings.retention_bytes, request.default_retention_bytes),
+            message_bytes_max: change(
+                settings.max_message_bytes,
+                settings.max_message_bytes == Some(0),
+            ),
         };
         let updated = self.broker.update_topic(&name, change).await;
         updated.map_err(|error| status::status(&error))?;
@@ -234,8 +237,8 @@ fn expected(settings: &wire::TopicSettings) -> Result<Expected, Status> {
     Expected::decode(&said).map_err(|error| status::invalid(&error))
 }
 
-fn change(said: Option<u64>) -> Change<u64> {
-    said.map_or(Change::Keep, Change::Set)
+fn change(said: Option<u64>, is_default: bool) -> Change<u64> {
+    if is_default { Change::Reset } else { said.map_or(Change::Keep, Change::Set) }
 }
 
 fn owner(owner: Option<BrokerId>) -> String {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use danube_client::admin::TopicSettings;
+use danube_client::admin::{TopicDefaults, TopicSettings};
 use danube_client::{
     Compression, Creation, Durability, ErrorKind, Item, Outcome, Reliability, Start, TopicName,
 };
@@ -119,10 +119,16 @@ async fn topics_are_created_listed_described_changed_and_deleted() {
     assert_eq!((part.state.as_str(), part.blocked), ("serving", None));
 
     let change = TopicSettings { durability: Some(Durability::Disk), ..TopicSettings::default() };
-    admin.update_topic(&topic(), &change, None).await.unwrap();
+    let keep = TopicDefaults::default();
+    admin.update_topic(&topic(), &change, keep, None).await.unwrap();
     let part = admin.describe_topic(&created[1]).await.unwrap();
     assert_eq!(part.settings.durability, Some(Durability::Disk));
     assert_eq!(part.settings.retention_time, Some(Duration::from_secs(60)));
+
+    let defaults = TopicDefaults { retention_time: true, retention_size: false };
+    admin.update_topic(&topic(), &TopicSettings::default(), defaults, None).await.unwrap();
+    let part = admin.describe_topic(&created[1]).await.unwrap();
+    assert_eq!(part.settings.retention_time, None);
 
     admin.delete_topic(&topic()).await.unwrap();
     assert!(admin.list_topics(None).await.unwrap().is_empty());
