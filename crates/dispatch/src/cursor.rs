@@ -17,8 +17,11 @@ use crate::ranges::RangeSet;
 #[derive(Clone, Debug)]
 pub struct Cursor {
     floor: Offset,
-    /// Above the floor, not touching it.
+    /// Above the floor, not touching it; with what is missing.
     settled: RangeSet,
+    /// What is not in the log, and never was settled. It is not saved but where it shares a chunk with what was: the log says it
+    /// again, and a gap may be as long as a step of the ceiling.
+    missing: RangeSet,
     /// What was not taken as a change yet.
     floor_moved: bool,
     changed: BTreeSet<u64>,
@@ -36,7 +39,13 @@ pub struct CursorChanges {
 impl Cursor {
     /// Everything below `floor` is settled.
     pub fn new(floor: Offset) -> Cursor {
-        Cursor { floor, settled: RangeSet::default(), floor_moved: false, changed: BTreeSet::new() }
+        Cursor {
+            floor,
+            settled: RangeSet::default(),
+            missing: RangeSet::default(),
+            floor_moved: false,
+            changed: BTreeSet::new(),
+        }
     }
 
     /// A cursor as it was saved.
@@ -75,12 +84,33 @@ impl Cursor {
     /// Settles a range; what is settled stays so.
     pub(crate) fn settle(&mut self, range: Range<Offset>) {
         let range = range.start.max(self.floor)..range.end;
+        if range.start > self.floor && !range.is_empty() {
+            self.mark(&range);
+        }
+        self.insert(range);
+    }
+
+    /// A range is not in the log: nobody will settle it.
+    pub(crate) fn pass_over(&mut self, range: Range<Offset>) {
+        let range = range.start.max(self.floor)..range.end;
+        if range.start > self.floor && !range.is_empty() {
+            self.missing.insert(range.clone());
+        }
+        self.insert(range);
+    }
+
+    /// The chunks of a range are to be saved.
+    fn mark(&mut self, range: &Range<Offset>) {
+        let last = Chunk::index_of(Offset::new(range.end.get() - 1));
+        self.changed.extend(Chunk::index_of(range.start)..=last);
+    }
+
+    /// Enters a range, which does not begin below the floor, and moves the floor if it begins there.
+    fn insert(&mut self, range: Range<Offset>) {
         if range.is_empty() {
             return;
         }
         if range.start > self.floor {
-            let last = Chunk::index_of(Offset::new(range.end.get() - 1));
-            self.changed.extend(Chunk::index_of(range.start)..=last);
             self.settled.insert(range);
             return;
         }
@@ -89,6 +119,7 @@ impl Cursor {
             self.floor = above.end;
         }
         self.settled.remove_below(self.floor);
+        self.missing.remove_below(self.floor);
         // The chunks below say nothing any more.
         self.changed = self.changed.split_off(&Chunk::index_of(self.floor));
         self.floor_moved = true;
@@ -116,9 +147,33 @@ impl Cursor {
     /// A save may have failed: everything counts as changed.
     pub fn forget_saves(&mut self) {
         self.floor_moved = true;
-        for range in self.settled.iter() {
-            let last = Chunk::index_of(Offset::new(range.end.get() - 1));
-            self.changed.extend(Chunk::index_of(range.start)..=last);
+        let acknowledged = |range: Range<Offset>| self.missing.missing(range);
+        let all: Vec<_> = self.settled.iter().flat_map(acknowledged).collect();
+        all.iter().for_each(|range| self.mark(range));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_gap_above_the_floor_is_not_saved() {
+        let at = Offset::new;
+        let mut cursor = Cursor::new(at(0));
+        cursor.settle(at(2)..at(3));
+        cursor.pass_over(at(5)..at(1 << 32));
+        cursor.settle(at(1 << 32)..at((1 << 32) + 1));
+        for _ in 0..2 {
+            let changes = cursor.take_changes().unwrap();
+            let chunks: Vec<u64> = changes.chunks.iter().map(|(index, _)| *index).collect();
+            assert_eq!((changes.floor, chunks), (at(0), vec![0, Chunk::index_of(at(1 << 32))]));
+            cursor.forget_saves();
         }
+        // What is below is settled, and so it does not matter that it was not saved.
+        cursor.settle(at(0)..at(2));
+        cursor.settle(at(3)..at(5));
+        let changes = cursor.take_changes().unwrap();
+        assert_eq!((changes.floor, changes.chunks), (at((1 << 32) + 1), vec![]));
     }
 }

@@ -312,7 +312,7 @@ impl Engine {
         self.queue.remove(range.clone());
         if range.start <= self.next {
             self.next = self.next.max(range.end);
-            self.cursor.settle(range);
+            self.cursor.pass_over(range);
         }
     }
 
