@@ -1,4 +1,4 @@
-//! What every implementation of [`Objects`](super::Objects) does, as a suite that each runs, the simulated one among them.
+//! What every implementation of [`Objects`] does, as a suite that each runs, the simulated one among them.
 
 use std::sync::Arc;
 
