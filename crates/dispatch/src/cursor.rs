@@ -83,20 +83,16 @@ impl Cursor {
 
     /// Settles a range; what is settled stays so.
     pub(crate) fn settle(&mut self, range: Range<Offset>) {
-        let range = range.start.max(self.floor)..range.end;
-        if range.start > self.floor && !range.is_empty() {
-            self.mark(&range);
+        if let Some(above) = self.enter(range) {
+            self.mark(&above);
         }
-        self.insert(range);
     }
 
     /// A range is not in the log: nobody will settle it.
     pub(crate) fn pass_over(&mut self, range: Range<Offset>) {
-        let range = range.start.max(self.floor)..range.end;
-        if range.start > self.floor && !range.is_empty() {
-            self.missing.insert(range.clone());
+        if let Some(above) = self.enter(range) {
+            self.missing.insert(above);
         }
-        self.insert(range);
     }
 
     /// The chunks of a range are to be saved.
@@ -105,14 +101,15 @@ impl Cursor {
         self.changed.extend(Chunk::index_of(range.start)..=last);
     }
 
-    /// Enters a range, which does not begin below the floor, and moves the floor if it begins there.
-    fn insert(&mut self, range: Range<Offset>) {
+    /// Enters what of a range is not below the floor. Returns it if it lies above; otherwise it moves the floor.
+    fn enter(&mut self, range: Range<Offset>) -> Option<Range<Offset>> {
+        let range = range.start.max(self.floor)..range.end;
         if range.is_empty() {
-            return;
+            return None;
         }
         if range.start > self.floor {
-            self.settled.insert(range);
-            return;
+            self.settled.insert(range.clone());
+            return Some(range);
         }
         self.floor = range.end;
         if let Some(above) = self.settled.find(self.floor) {
@@ -123,6 +120,7 @@ impl Cursor {
         // The chunks below say nothing any more.
         self.changed = self.changed.split_off(&Chunk::index_of(self.floor));
         self.floor_moved = true;
+        None
     }
 
     /// Whether there is something to save.
