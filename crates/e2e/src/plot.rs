@@ -84,8 +84,8 @@ fn draw(out: &mut String, named: &str, axis: &[f64], panel: &Panel) {
 /// The next of 1, 2, 5, 10, 20 and so on; 1 for 0.
 fn round_up(value: f64) -> f64 {
     let power = 10_f64.powf(value.max(f64::MIN_POSITIVE).log10().floor());
-    let found = [1.0, 2.0, 5.0, 10.0].map(|factor| factor * power).into_iter();
-    found.into_iter().find(|top| *top >= value && value > 0.0).unwrap_or(1.0)
+    let tops = [1.0, 2.0, 5.0, 10.0].map(|factor| factor * power);
+    tops.into_iter().find(|top| *top >= value && value > 0.0).unwrap_or(1.0)
 }
 
 #[cfg(test)]

@@ -122,6 +122,11 @@ pub fn is_key(text: &str) -> bool {
     text.len() <= 900 && text.split('/').all(is_name)
 }
 
+/// Refuses to ask for what is no key.
+pub(crate) fn check_key(what: &'static str, key: &str) -> Result<(), Error> {
+    if is_key(key) { Ok(()) } else { Err(Error::new(what, key, Kind::Unsupported)) }
+}
+
 /// Why a request failed.
 #[derive(Debug, thiserror::Error)]
 #[error("{what} {key}: {kind}")]

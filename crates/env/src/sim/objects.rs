@@ -17,7 +17,7 @@ use super::generator::Generator;
 use super::spawn::lock;
 use super::world::World;
 use crate::objects::{
-    Answer, Created, Error, Kind, Listed, Objects, Part, PartId, UploadId, is_key,
+    Answer, Created, Error, Kind, Listed, Objects, Part, PartId, UploadId, check_key,
 };
 
 /// A store. Clones are the same, and each is a client of it.
@@ -161,9 +161,7 @@ impl SimObjects {
             }
         };
         Box::pin(async move {
-            if !is_key(key) {
-                return Err(Error::new(what, key, Kind::Unsupported));
-            }
+            check_key(what, key)?;
             self.world.beside(Box::pin(task));
             let in_time = tokio::time::timeout(TIMEOUT, answered).await;
             let done = in_time.ok().and_then(Result::ok).unwrap_or(Err(Kind::Unavailable));

@@ -4,7 +4,7 @@
 //! grants access: some stores take signatures in the URL.
 
 use std::collections::BTreeMap;
-use std::fmt::{self, Write};
+use std::fmt::Write;
 use std::ops::Range;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use object_store::{
 };
 
 use crate::objects::{
-    Answer, Created, Error, Kind, Listed, Objects, Part, PartId, UploadId, is_key,
+    Answer, Created, Error, Kind, Listed, Objects, Part, PartId, UploadId, check_key,
 };
 
 /// Which protocol a bucket speaks.
@@ -76,13 +76,8 @@ pub enum SettingsError {
 
 /// What somebody else's library said.
 #[derive(Debug, thiserror::Error)]
+#[error("{0}")]
 pub struct Said(String);
-
-impl fmt::Display for Said {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
 
 impl Said {
     fn of(error: &dyn std::error::Error) -> Said {
@@ -147,9 +142,7 @@ impl Bucket {
     }
 
     fn path(&self, what: &'static str, key: &str) -> Result<Path, Error> {
-        if !is_key(key) {
-            return Err(Error::new(what, key, Kind::Unsupported));
-        }
+        check_key(what, key)?;
         let whole =
             if self.prefix.is_empty() { key.to_owned() } else { format!("{}/{key}", self.prefix) };
         Path::parse(whole).map_err(|_| Error::new(what, key, Kind::Unsupported))

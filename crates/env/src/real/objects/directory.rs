@@ -17,7 +17,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use bytes::Bytes;
 
 use crate::objects::{
-    Answer, Created, Error, Kind, Listed, Objects, Part, PartId, UploadId, is_key,
+    Answer, Created, Error, Kind, Listed, Objects, Part, PartId, UploadId, check_key,
 };
 use crate::real::{RealRandom, RealSpawn};
 use crate::{Random, blocking};
@@ -67,9 +67,7 @@ impl Directory {
     ) -> Answer<'a, T> {
         let place = Place { root: self.root.clone(), path: self.root.join(key) };
         Box::pin(async move {
-            if !is_key(key) {
-                return Err(Error::new(what, key, Kind::Unsupported));
-            }
+            check_key(what, key)?;
             blocking(&self.spawn, move || body(place))
                 .await
                 .map_err(|error| failed(what, key, error))
