@@ -22,6 +22,11 @@ impl Throttle {
         Throttle { pace, waited: TimeCounter::default() }
     }
 
+    /// Whether anybody may have to wait.
+    pub(crate) fn is_limited(&self) -> bool {
+        self.pace.is_some()
+    }
+
     /// Returns when so many messages may come. Cancel safe: those of a call that did not return are not counted.
     pub(crate) async fn pass(&self, messages: u64, clock: &dyn Clock) {
         let Some(pace) = &self.pace else { return };

@@ -125,6 +125,9 @@ impl Topic {
     /// Returns when the topic may take the messages of a batch. Cancel safe.
     async fn pass(&self, batch: &Batch) -> Result<()> {
         self.broker.check_running()?;
+        if !self.slot.throttle.is_limited() {
+            return Ok(());
+        }
         let Inner { env, stopping, .. } = &*self.broker.inner;
         let mut stopping = stopping.subscribe();
         tokio::select! {
